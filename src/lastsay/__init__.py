@@ -1,0 +1,1 @@
+"""One agreed answer from every child agent."""

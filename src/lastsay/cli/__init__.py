@@ -1,1 +1,1 @@
-"""cli"""
+"""The command line. Heavy imports live inside the commands."""

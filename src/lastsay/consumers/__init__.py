@@ -1,1 +1,1 @@
-"""consumers"""
+"""Where the answer goes: tool result, lifecycle events, telemetry."""

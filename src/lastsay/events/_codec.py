@@ -74,9 +74,7 @@ def _event_from(value: dict[str, Any], text: str, number: int | None) -> Event:
     tag, run = value.get("type"), value.get("run")
     kind = _TAGS.get(tag) if isinstance(tag, str) else None
     if kind is None:
-        return Notice(
-            str(tag) if tag is not None else "untyped", value, run=run if isinstance(run, str) else MAIN
-        )
+        return Notice(str(tag) if tag is not None else "untyped", value, run=run if isinstance(run, str) else MAIN)
     if isinstance(value.get("content"), (str, list)):
         value = {**value, "content": _blocks_from(value["content"])}
     try:
@@ -157,7 +155,7 @@ class EventDecoder:
         decode = _DECODER.decode
         out: list[Event] = []
         for item in lines:
-            if type(item) is Fault:
+            if isinstance(item, Fault):
                 out.append(item)
                 continue
             number, line = item

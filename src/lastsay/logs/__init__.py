@@ -1,1 +1,1 @@
-"""logs"""
+"""What is kept: record and replay, and readers of the transcripts of others."""

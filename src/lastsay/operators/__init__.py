@@ -1,1 +1,1 @@
-"""operators"""
+"""How streams compose: Stream, the fused pipeline, one operator per file."""

@@ -1,1 +1,1 @@
-"""receipts"""
+"""What is confirmed: submissions, native profiles, the ledger and its verdicts. Synchronous."""

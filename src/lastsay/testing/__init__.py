@@ -1,1 +1,1 @@
-"""testing"""
+"""Shipped test parts: scripted backend, scripted model server, strategies, conformance checks."""

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 __all__ = ("Cue", "find_cue", "marker")
 
-_MARKER: Final = re.compile(r"\[\[scenario:([\w.-]+)((?:\s.*?)?)\]\]", re.DOTALL)
+_MARKER: Final = re.compile(r"\[\[scenario:([\w.-]+)((?:\s.*?)?)\]\](?!\])", re.DOTALL)
 _NAME: Final = re.compile(r"[\w.-]+")
 
 

@@ -278,9 +278,8 @@ class _Connection:
 
     async def _reply_other(self, request: Request) -> bool:
         if request.method in ("HEAD", "OPTIONS"):
-            self._writer.write(_http.answer(200, b""))
-            await self._writer.drain()
             request.ended = "complete"
+            self._writer.write(_http.answer(200, b""))
             return True
         return await self._send(request, 404, _error(request, 404, f"nothing here: {request.method} {request.path}"))
 
@@ -295,11 +294,10 @@ class _Connection:
         return await self._send(request, 200, whole(turn, names))
 
     async def _send(self, request: Request, status: int, value: Any, headers: Mapping[str, str] | None = None) -> bool:
-        self._writer.write(
-            _http.answer(status, _json(value), {"request-id": f"req_{request.number:06d}", **(headers or {})})
-        )
+        named = {"request-id": f"req_{request.number:06d}", **(headers or {})}
+        request.ended = "complete"  # before the last byte: a client that has read it may look at once
+        self._writer.write(_http.answer(status, _json(value), named))
         await self._writer.drain()
-        request.ended = "complete"
         return True
 
     async def _play(self, request: Request, chunks: Iterator[Chunk]) -> bool:
@@ -310,9 +308,9 @@ class _Connection:
                 await self._writer.drain()
             elif not await self._carry_out(request, item):
                 return False
+        request.ended = "complete"
         self._writer.write(_http.last_chunk())
         await self._writer.drain()
-        request.ended = "complete"
         return True
 
     async def _carry_out(self, request: Request, step: Sleep | Hang | Cut) -> bool:

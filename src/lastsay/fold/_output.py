@@ -1,0 +1,121 @@
+"""The output fold: an incremental one, and one function over a complete list of events."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from lastsay.errors import UsageError
+from lastsay.events import (
+    Block,
+    EpochStarted,
+    Event,
+    Message,
+    MessageRetracted,
+    RunEnded,
+    Text,
+    TextDelta,
+)
+from lastsay.fold._journal import Journal
+from lastsay.fold._policy import CANONICAL, Policy
+from lastsay.fold._select import Selection, select
+
+__all__ = ("OutputFold", "final_output")
+
+
+class OutputFold(Journal):
+    """Selects one run's output from its events, as they come.
+
+    Push the events of one run (and of one epoch of it) in order, with `push`, `push_run` or `push_text`; ask at any
+    time. `merge` appends a fold of the events that follow; cutting anywhere and merging gives the same as folding
+    the whole. `state` and `restore` carry a fold elsewhere.
+
+    Args:
+        policy: the selection rule.
+        everything: keep what can no longer be selected too, so that `selection` can explain it.
+
+    Example:
+        >>> from lastsay.events import Message, Text, TextDelta
+        >>> fold = OutputFold()
+        >>> fold.push(TextDelta("The ans"))
+        >>> fold.collect()
+        (Text(text='The ans'),)
+        >>> fold.push(Message((Text("The answer."),)))
+        >>> fold.push(Message(()))
+        >>> fold.collect()
+        (Text(text='The answer.'),)
+    """
+
+    __slots__ = ("_ended", "policy")
+
+    def __init__(self, policy: Policy = CANONICAL, *, everything: bool = False) -> None:
+        super().__init__(streams=policy.reads_streams, everything=everything)
+        self.policy = policy
+        self._ended: RunEnded | None = None
+
+    def end(self, ended: RunEnded | None) -> None:
+        """Take the run's end record, a source of last resort for policies that ask it; None takes it back."""
+        self._ended = ended
+
+    def collect(self) -> tuple[Block, ...] | None:
+        """The output so far, or None. The fold goes on; collecting is free of effects."""
+        return self.selection().output
+
+    def selection(self) -> Selection:
+        """The output so far, with its source and the candidates it was chosen from."""
+        return select(self.items, self.policy, self._ended)
+
+    def merge(self, later: Journal) -> None:
+        """Append a fold of the events that follow this one's; `later` is not changed.
+
+        Raises:
+            UsageError: the two folds follow different policies.
+        """
+        if isinstance(later, OutputFold):
+            if later.policy != self.policy:
+                raise UsageError(f"cannot merge a fold of {later.policy.name!r} into one of {self.policy.name!r}")
+            self._ended = later._ended or self._ended
+        super().merge(later)
+
+    @classmethod
+    def restore(cls, state: list[Any], policy: Policy = CANONICAL) -> "OutputFold":
+        """A fold that goes on where the one with that `state` stopped. The end record is not part of the state."""
+        fold = cls(policy)
+        fold.load(state)
+        return fold
+
+
+def final_output(events: Iterable[Event], policy: Policy = CANONICAL) -> tuple[Block, ...] | None:
+    """The output of a complete list of one run's events, or None.
+
+    Equal to pushing them all into an `OutputFold`. Under the canonical rule a sequence is read backwards, and no
+    further than needed. Only the last epoch counts.
+    """
+    rows = events if isinstance(events, Sequence) else list(events)
+    if policy.reads_streams or policy != Policy(name=policy.name):
+        return _forward(rows, policy)
+    pieces: list[str] = []
+    retracted: set[str] = set()
+    for event in reversed(rows):
+        if type(event) is TextDelta:
+            pieces.append(event.text)
+        elif type(event) is MessageRetracted:
+            retracted.add(event.message)
+        elif type(event) is EpochStarted:
+            break
+        elif type(event) is Message and event.content and event.origin == "model":
+            if event.message is None or event.message not in retracted:
+                return event.content
+            return _forward(rows, policy)  # what the retracted message covered is decided forwards
+    text = "".join(reversed(pieces))
+    return (Text(text),) if text else None
+
+
+def _forward(rows: Sequence[Event], policy: Policy) -> tuple[Block, ...] | None:
+    fold = OutputFold(policy)
+    for event in rows:
+        if type(event) is EpochStarted:
+            fold = OutputFold(policy)
+        elif type(event) is RunEnded:
+            fold.end(event)
+        else:
+            fold.push(event)
+    return fold.collect()

@@ -51,6 +51,9 @@ class Stream:
 
     __slots__ = ("_entries", "_opener")
 
+    single = False
+    """Whether the source gives events one by one; then they are not put into lists where they are wanted singly."""
+
     def __init__(self, opener: Callable[[], Opened[list[Event]]]) -> None:
         self._opener = opener
         self._entries: dict[int, list[_Guarded[Event]]] = {}
@@ -111,9 +114,11 @@ class Stream:
 
 
 class _EventStream(Stream):
-    """A stream whose source gives single events; they are not wrapped where they are wanted singly."""
+    """A stream whose source gives single events."""
 
     __slots__ = ("_make",)
+
+    single = True
 
     def __init__(self, make: Callable[[], AsyncIterable[Event]]) -> None:
         super().__init__(lambda: Piped(Owned(make), _singly))

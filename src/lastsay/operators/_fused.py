@@ -1,0 +1,125 @@
+"""Adjacent synchronous operators share one loop and one async generator, however many they are."""
+
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable
+from typing import Any
+
+from lastsay.events import Event
+from lastsay.operators._pipeline import Pipeline
+from lastsay.operators._stage import Stage
+from lastsay.operators._stream import Opened, Piped, Stream, as_stream
+
+__all__ = ("Operator", "through")
+
+Operator = Callable[[Stream | AsyncIterable[Event]], Stream]
+"""What stands on the right of ``|``: called with a stream, gives a stream."""
+
+
+def through(*makers: Callable[[], Stage]) -> Operator:
+    """The operator that sends events through stages.
+
+    Args:
+        makers: each is called once per entry and gives a fresh stage; a `Stage` subclass without arguments is one.
+    """
+
+    def operator(source: Stream | AsyncIterable[Event]) -> Stream:
+        if isinstance(source, _Fused):
+            return _Fused(source.source, (*source.makers, *makers))
+        return _Fused(as_stream(source), makers)
+
+    return operator
+
+
+class _Fused(Stream):
+    """A stream and the stages behind it. One more stage makes a new one, with the same source."""
+
+    __slots__ = ("makers", "source")
+
+    def __init__(self, source: Stream, makers: tuple[Callable[[], Stage], ...]) -> None:
+        super().__init__(self._open)
+        self.source = source
+        self.makers = makers
+
+    def _pipeline(self) -> Pipeline:
+        return Pipeline([make() for make in self.makers])
+
+    def _open(self) -> Opened[list[Event]]:
+        pipeline = self._pipeline()
+        return Piped(self.source.opened(), lambda batches: _batches(batches, pipeline))
+
+    def opened_events(self) -> Opened[Event]:
+        pipeline = self._pipeline()
+        if self.source.single:
+            return Piped(self.source.opened_events(), lambda events: _singles(events, pipeline))
+        return Piped(self.source.opened(), lambda batches: _events(batches, pipeline))
+
+
+async def _batches(batches: AsyncIterator[list[Event]], pipeline: Pipeline) -> AsyncGenerator[list[Event], None]:
+    push = pipeline.push
+    may_end = pipeline.may_end
+    try:
+        async for batch in batches:
+            out = push(batch)
+            if out:
+                yield out
+            if may_end and pipeline.ended:
+                await _stop(batches)
+                break
+        out = pipeline.flush()
+        if out:
+            yield out
+    finally:
+        pipeline.close()
+
+
+async def _events(batches: AsyncIterator[list[Event]], pipeline: Pipeline) -> AsyncGenerator[Event, None]:
+    push = pipeline.push
+    may_end = pipeline.may_end
+    try:
+        async for batch in batches:
+            for event in push(batch):
+                yield event
+            if may_end and pipeline.ended:
+                await _stop(batches)
+                break
+        for event in pipeline.flush():
+            yield event
+    finally:
+        pipeline.close()
+
+
+async def _singles(events: AsyncIterator[Event], pipeline: Pipeline) -> AsyncGenerator[Event, None]:
+    level = pipeline.levels[0]
+    settles, may_end = pipeline.settles, pipeline.may_end
+    plain = not settles and not may_end
+    try:
+        async for event in events:
+            # The look-up of Level.push_one, without its call: most events meet observers only.
+            ones, step, _, _ = level[type(event)]
+            for one in ones:
+                one(event)
+            if step is None and plain:
+                yield event
+                continue
+            out: list[Event] = []
+            if step is None:
+                out.append(event)
+            else:
+                step(event, out)
+            if settles:
+                pipeline.settle(out)
+            for passed in out:
+                yield passed
+            if may_end and pipeline.ended:
+                await _stop(events)
+                break
+        for passed in pipeline.flush():
+            yield passed
+    finally:
+        pipeline.close()
+
+
+async def _stop(source: AsyncIterator[Any]) -> None:
+    """Close a source that a stage has ended, without waiting for the entry to be left."""
+    close = getattr(source, "aclose", None)
+    if close is not None:
+        await close()

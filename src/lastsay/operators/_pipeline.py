@@ -1,0 +1,231 @@
+"""Stages compiled into one table: from a position and an event class to what must be called.
+
+For every position in the chain there is a *level*: a table from event class to a plan. A plan holds the observers of
+that class up to the first stage that may change what flows, then that stage as a step, which goes on at the level
+behind it. Plans are made on first use, so a class costs nothing until it occurs, and a class that no stage handles
+costs one look-up.
+
+A list of fewer than `SHORT` events goes event by event. A longer one is cut into runs of one class, and each handler is
+given a whole run. Both ways call the same handlers in the same order for any one stage, so every way of splitting the
+input gives the same output.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, groupby
+from typing import Any, Final
+
+from lastsay.errors import UsageError
+from lastsay.events import Event
+from lastsay.operators._stage import Handler, Kind, Stage
+
+__all__ = ("Level", "Pipeline")
+
+SHORT: Final = 4
+"""Lists shorter than this go event by event: grouping them costs more than it saves (measured)."""
+
+Out = list[Event]
+StepOne = Callable[[Event, Out], None]
+StepRun = Callable[[list[Event], Out], None]
+Completed = dict[type, tuple[Handler, Handler]]
+Plan = tuple[tuple[Handler, ...], StepOne | None, tuple[Handler, ...], StepRun | None]
+
+
+class Level(dict[type, Plan]):
+    """The plans of the stages from one position on, by event class; made when first asked for."""
+
+    __slots__ = ("kind", "own", "rest")
+
+    def __init__(self, kind: Kind = "observe", own: Completed | None = None, rest: "Level | None" = None) -> None:
+        super().__init__()
+        self.kind = kind
+        self.own = own or {}
+        self.rest = rest
+
+    def __missing__(self, event_type: type) -> Plan:
+        ones: list[Handler] = []
+        runs: list[Handler] = []
+        step: tuple[StepOne | None, StepRun | None] = (None, None)
+        level = self
+        while level.rest is not None:
+            pair = level.own.get(event_type)
+            kind, level = level.kind, level.rest
+            if pair is None:
+                continue
+            if kind != "observe":
+                step = _STEPS[kind](*pair, level)
+                break
+            ones.append(pair[0])
+            runs.append(pair[1])
+        self[event_type] = plan = (tuple(ones), step[0], tuple(runs), step[1])
+        return plan
+
+    def push_one(self, event: Event, out: Out) -> None:
+        """Send one event through the stages of this level."""
+        ones, step, _, _ = self[type(event)]
+        for one in ones:
+            one(event)
+        if step is None:
+            out.append(event)
+        else:
+            step(event, out)
+
+    def push_run(self, events: Iterable[Event], out: Out) -> None:
+        """Send events through the stages of this level, run by run."""
+        if self.rest is None:
+            out.extend(events)
+            return
+        for kind, group in groupby(events, type):
+            members = list(group)
+            _, _, runs, step = self[kind]
+            for run in runs:
+                run(members)
+            if step is None:
+                out += members
+            else:
+                step(members, out)
+
+
+class Pipeline:
+    """The stages of one entry, ready to be pushed through.
+
+    Args:
+        stages: the stages, in the order in which an event meets them.
+    """
+
+    __slots__ = ("_ending", "_settlers", "_stages", "_unchanged", "levels", "may_end", "settles")
+
+    def __init__(self, stages: Sequence[Stage]) -> None:
+        self._stages = stages
+        levels = [Level()]
+        for stage in reversed(stages):
+            levels.append(Level(stage.kind, _completed(stage), levels[-1]))
+        self.levels = levels[::-1]
+        self._settlers = [
+            (stage.settle, self.levels[i + 1])
+            for i, stage in enumerate(stages)
+            if type(stage).settle is not Stage.settle
+        ]
+        self._ending = [stage for stage in stages if stage.may_end]
+        self.settles = bool(self._settlers)
+        self.may_end = bool(self._ending)
+        self._unchanged = not self.settles and all(stage.kind == "observe" for stage in stages)
+
+    @property
+    def ended(self) -> bool:
+        """Whether a stage has ended the stream."""
+        return any(stage.ended for stage in self._ending)
+
+    def push(self, batch: list[Event]) -> list[Event]:
+        """What comes out for a batch. May be the batch itself, or empty."""
+        level = self.levels[0]
+        out: Out = []
+        if len(batch) < SHORT:
+            for event in batch:
+                level.push_one(event, out)
+        else:
+            level.push_run(batch, out)
+        if self._settlers:
+            self.settle(out)
+        return batch if self._unchanged else out
+
+    def settle(self, out: Out) -> None:
+        """Add what the stages held back while the batch went on."""
+        for settle, rest in self._settlers:
+            held = settle()
+            if held:
+                rest.push_run(held, out)
+
+    def flush(self) -> list[Event]:
+        """What comes out at the end of the source."""
+        out: Out = []
+        for i, stage in enumerate(self._stages):
+            held = stage.flush()
+            if held:
+                self.levels[i + 1].push_run(held, out)
+        return out
+
+    def close(self) -> None:
+        """Close every stage, the last one first; the first error is raised after all were closed."""
+        failure: Exception | None = None
+        for stage in reversed(self._stages):
+            try:
+                stage.close()
+            except Exception as error:  # noqa: BLE001  # the others must be closed too; it is raised below
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+
+def _completed(stage: Stage) -> Completed:
+    if stage.kind not in _RUNS:
+        kinds = ", ".join(_RUNS)
+        raise UsageError(f"{type(stage).__name__}.kind is {stage.kind!r}; a stage is one of: {kinds}")
+    complete = _RUNS[stage.kind]
+    return {
+        kind: handler if isinstance(handler, tuple) else (handler, complete(handler))
+        for kind, handler in stage.handlers().items()
+    }
+
+
+def _observe_run(one: Handler) -> Handler:
+    def run(events: list[Event]) -> None:
+        for event in events:
+            one(event)
+
+    return run
+
+
+def _map_run(one: Handler) -> Handler:
+    return lambda events: [one(event) for event in events]
+
+
+def _filter_run(one: Handler) -> Handler:
+    return lambda events: [event for event in events if one(event)]
+
+
+def _flat_run(one: Handler) -> Handler:
+    return lambda events: list(chain.from_iterable([one(event) for event in events]))
+
+
+_RUNS: Final[dict[Kind, Callable[[Handler], Handler]]] = {
+    "observe": _observe_run,
+    "map": _map_run,
+    "filter": _filter_run,
+    "flat": _flat_run,
+}
+
+
+def _run_step(run: Handler, rest: Level) -> StepRun:
+    def step_run(events: list[Event], out: Out) -> None:
+        passed = run(events)
+        if passed:
+            rest.push_run(passed, out)
+
+    return step_run
+
+
+def _map_step(one: Handler, run: Handler, rest: Level) -> tuple[StepOne, StepRun]:
+    return (lambda event, out: rest.push_one(one(event), out)), _run_step(run, rest)
+
+
+def _filter_step(one: Handler, run: Handler, rest: Level) -> tuple[StepOne, StepRun]:
+    def step_one(event: Event, out: Out) -> None:
+        if one(event):
+            rest.push_one(event, out)
+
+    return step_one, _run_step(run, rest)
+
+
+def _flat_step(one: Handler, run: Handler, rest: Level) -> tuple[StepOne, StepRun]:
+    def step_one(event: Event, out: Out) -> None:
+        for passed in one(event):
+            rest.push_one(passed, out)
+
+    return step_one, _run_step(run, rest)
+
+
+_STEPS: Final[dict[Any, Callable[[Handler, Handler, Level], tuple[StepOne, StepRun]]]] = {
+    "map": _map_step,
+    "filter": _filter_step,
+    "flat": _flat_step,
+}

@@ -1,0 +1,229 @@
+"""The fused pipeline: kinds of stages, both paths, endings."""
+
+import pytest
+
+from lastsay.errors import UsageError
+from lastsay.events import Fault, Message, Notice, ReasoningDelta, Text, TextDelta
+from lastsay.operators import Stage, Stream, every, through
+from lastsay.operators._pipeline import Pipeline
+
+pytestmark = pytest.mark.anyio
+
+
+class Seen(Stage):
+    """Keeps what it saw."""
+
+    def __init__(self) -> None:
+        self.seen: list[object] = []
+
+    def handlers(self):
+        return every(self.seen.append)
+
+
+class Upper(Stage):
+    kind = "map"
+
+    def handlers(self):
+        return {TextDelta: lambda e: TextDelta(e.text.upper(), e.message)}
+
+
+class NoReasoning(Stage):
+    kind = "filter"
+
+    def handlers(self):
+        return {ReasoningDelta: lambda e: False}
+
+
+class Twice(Stage):
+    kind = "flat"
+
+    def handlers(self):
+        return {TextDelta: lambda e: [e, Notice("again", e.text)]}
+
+
+class Hold(Stage):
+    """Holds text until the batch is over."""
+
+    kind = "flat"
+
+    def __init__(self) -> None:
+        self.held: list[TextDelta] = []
+        self.closed = 0
+
+    def handlers(self):
+        return {TextDelta: self.one}
+
+    def one(self, event):
+        self.held.append(event)
+        return ()
+
+    def settle(self):
+        held, self.held = self.held, []
+        return [TextDelta("".join(e.text for e in held))] if held else ()
+
+    def flush(self):
+        return [Notice("flushed")]
+
+    def close(self):
+        self.closed += 1
+
+
+class First(Stage):
+    """Ends the stream after n events."""
+
+    kind = "filter"
+    may_end = True
+
+    def __init__(self, n: int) -> None:
+        self.left = n
+
+    def handlers(self):
+        return every(self.one)
+
+    def one(self, event):
+        self.left -= 1
+        self.ended = self.left <= 0
+        return self.left >= 0
+
+
+BATCH = [TextDelta("a"), TextDelta("b"), ReasoningDelta("r"), Message((Text("ab"),)), TextDelta("c"), TextDelta("d")]
+
+
+def push(stages, batch, split):
+    """What comes out of the stages for the batch in lists of `split` events."""
+    pipeline = Pipeline(stages)
+    out = []
+    for i in range(0, len(batch), split):
+        out += pipeline.push(batch[i : i + split])
+    return out + pipeline.flush()
+
+
+@pytest.mark.parametrize("split", [1, 2, 3, 4, 6])
+async def test_every_split_gives_the_same(split):
+    """Map, filter, flat and observers give the same for every way of cutting the input."""
+    before, after = Seen(), Seen()
+    out = push([before, NoReasoning(), Upper(), Twice(), after], BATCH, split)
+    expected = []
+    for event in BATCH:
+        if type(event) is TextDelta:
+            expected += [TextDelta(event.text.upper()), Notice("again", event.text.upper())]
+        elif type(event) is not ReasoningDelta:
+            expected.append(event)
+    assert expected == out
+    assert expected == after.seen
+    assert BATCH == before.seen
+
+
+async def test_observers_pass_the_batch_itself():
+    """A chain of observers copies nothing."""
+    batch = list(BATCH)
+    assert batch is Pipeline([Seen(), Seen()]).push(batch)
+
+
+async def test_a_run_handler_gets_consecutive_events_of_one_class():
+    """A long list is cut into runs of one class."""
+    runs: list[list[object]] = []
+
+    class Runs(Stage):
+        def handlers(self):
+            return every(lambda e: runs.append([e]), runs.append)
+
+    Pipeline([Runs()]).push(BATCH)
+    assert [2, 1, 1, 2] == [len(run) for run in runs]
+
+
+async def test_what_is_held_comes_out_at_the_end_of_the_batch_and_of_the_source():
+    """Settled and flushed events pass the stages behind."""
+    after = Seen()
+    assert [TextDelta("ab"), TextDelta("c"), Notice("flushed")] == push(
+        [Hold(), after], [TextDelta("a"), TextDelta("b"), TextDelta("c")], 2
+    )
+    assert 3 == len(after.seen)
+
+
+def counted_source(closed: list[int], single: bool) -> Stream:
+    """Two hundred deltas in single events or in pairs; notes each closing."""
+
+    async def batches():
+        try:
+            for i in range(100):
+                yield [TextDelta(f"{i},"), TextDelta(f"{i}.")]
+        finally:
+            closed.append(1)
+
+    async def events():
+        try:
+            for i in range(200):
+                yield TextDelta(f"{i},")
+        finally:
+            closed.append(1)
+
+    return Stream.from_events(events) if single else Stream.from_batches(batches)
+
+
+@pytest.mark.parametrize("single", [True, False])
+async def test_a_stage_ends_the_stream(single):
+    """`ended` stops reading, closes the source at once and closes the stages; flushed events still come."""
+    closed: list[int] = []
+    stream = counted_source(closed, single) | through(lambda: First(3)) | through(Hold)
+    for _ in range(2):
+        async with stream as events:
+            out = [e async for e in events]
+            assert 1 == len(closed)
+        assert ("0,1,2," if single else "0,0.1,") == "".join(e.text for e in out[:-1])
+        assert Notice("flushed") == out[-1]
+        closed.clear()
+    async with stream.batches() as batches:
+        assert Notice("flushed") == [batch async for batch in batches][-1][-1]
+
+
+@pytest.mark.parametrize("single", [True, False])
+async def test_events_and_batches_agree(single):
+    """Both ways of reading give the same events, stages are fresh for every entry, and operators fuse."""
+    seen: list[Seen] = []
+
+    def make() -> Seen:
+        seen.append(Seen())
+        return seen[-1]
+
+    closed: list[int] = []
+    stream = counted_source(closed, single) | through(Upper, Twice) | through(make)
+    async with stream as events:
+        singly = [e async for e in events]
+    async with stream.batches() as batches:
+        listed = [e async for batch in batches for e in batch]
+    assert singly == listed == seen[0].seen == seen[1].seen
+    assert 400 == len(listed)
+    assert stream.source.single is single
+    assert 3 == len(stream.makers)
+
+
+async def test_unknown_classes_pass():
+    """What is not an event passes all stages untouched: `validate` is there to judge it."""
+    assert ["x", Fault("a", "b")] == Pipeline([Upper(), Seen()]).push(["x", Fault("a", "b")])
+
+
+async def test_an_unknown_kind_is_refused():
+    """A stage with a wrong kind is named on entry."""
+
+    class Wrong(Seen):
+        kind = "watch"
+
+    with pytest.raises(UsageError, match=r"Wrong\.kind is 'watch'"):
+        async with counted_source([], True) | through(Wrong):
+            pass
+
+
+async def test_all_stages_are_closed_and_the_first_error_is_raised():
+    """One stage's failing close does not keep the others open."""
+
+    class Failing(Seen):
+        def close(self):
+            raise OSError("disk full")
+
+    hold = Hold()
+    with pytest.raises(OSError, match="disk full"):
+        async with counted_source([], False) | through(lambda: hold, Failing) as events:
+            async for _ in events:
+                pass
+    assert 1 == hold.closed

@@ -1,8 +1,8 @@
 """The lifecycle events ``subagent/start`` and ``subagent/end``.
 
-Field names are DeepSeek Harness's. `lastAssistantMessage` is absent, not empty, when there is no output; diagnostics and
-structured results never enter the end event. `policy` and `digest` are ours: with the digest, an observer can prove that
-it was told the same as the parent's tool result.
+Field names are DeepSeek Harness's. `lastAssistantMessage` is absent, not empty, when there is no output; diagnostics
+and structured results never enter the end event. `policy` and `digest` are ours: with the digest, an observer can
+prove that it was told the same as the parent's tool result.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,8 +1,8 @@
 """The delegation tool's result: what the parent model is told.
 
 A completed child gives its text. Anything else is an error result in up to three labelled parts, never mixed: a
-headline for the stop reason, the diagnostic, the partial text. A token limit is not a failure of the tool, and still the
-parent must not take the text for a whole answer; a stop reason that nobody knows is named, and is a failure.
+headline for the stop reason, the diagnostic, the partial text. A token limit is not a failure of the tool, and still
+the parent must not take the text for a whole answer; a stop reason that nobody knows is named, and is a failure.
 """
 
 from typing import Final

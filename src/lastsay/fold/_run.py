@@ -48,6 +48,7 @@ class RunFold:
     __slots__ = (
         "_everything",
         "_late",
+        "_late_events",
         "_streaming",
         "closed",
         "ended",
@@ -72,6 +73,7 @@ class RunFold:
         self.closed: tuple[str, ...] = ()  # evidence given from outside
         self._streaming: str | None = None  # the message that was being streamed at the end
         self._late: RunFold | None = None  # what came after the end
+        self._late_events = 0
 
     def push(self, event: Event) -> None:
         """Take one event of the run. Never raises."""
@@ -112,8 +114,7 @@ class RunFold:
         """A second start after an end goes on with the run."""
         if self.ended is not None:
             self._join_late()
-            self.ended, self.closed = None, ()
-            self.output.end(None)
+            self.reopen()
         self.started = self.started or event
 
     def _begin_epoch(self, event: EpochStarted) -> None:
@@ -132,10 +133,16 @@ class RunFold:
                 self.output.push(event)
                 self.tally.push(event)
                 return
+        self._late_events += 1
         self._late = self._late or RunFold(self.policy, everything=self._everything)
         self._late.push(event)
         if type(event) is RunEnded:
             self._join_late()
+
+    @property
+    def late(self) -> int:
+        """Events that came after the end record, so far."""
+        return self._late_events
 
     def _join_late(self) -> None:
         late, self._late = self._late, None
@@ -166,6 +173,11 @@ class RunFold:
         if self.ended is None:
             self._end(RunEnded(stop_reason, diagnostic=diagnostic, raw=raw, provenance="recovered"))
             self.closed = evidence
+
+    def reopen(self) -> None:
+        """Take the end record back: a cancellation came before it was handed on."""
+        self.ended, self.closed = None, ()
+        self.output.end(None)
 
     def merge(self, later: "RunFold") -> None:
         """Append the fold of the events that follow, of the same epoch; `later` is not changed.

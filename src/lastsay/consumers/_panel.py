@@ -1,0 +1,74 @@
+"""The consumers of one stream, each contained: what one does never reaches the others or the run."""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final
+
+import anyio
+
+from lastsay.consumers._contract import AWAIT_LIMIT, Consumer, RunEnd, RunStart
+from lastsay.events import Event
+
+__all__ = ("Panel", "rendered")
+
+_LOG: Final = logging.getLogger("lastsay.consumers")
+
+
+class Panel:
+    """The consumers, each guarded: one that raises is logged once and dropped."""
+
+    def __init__(self, consumers: Iterable[Consumer]) -> None:
+        self._consumers = sorted(consumers, key=lambda consumer: consumer.rank)
+        self._observers = [c for c in self._consumers if type(c).observe is not Consumer.observe]
+        self.waiting: list[tuple[Consumer, Awaitable[None]]] = []
+
+    @property
+    def observed(self) -> bool:
+        """Whether any consumer looks at events."""
+        return bool(self._observers)
+
+    def start(self, start: RunStart) -> None:
+        for consumer in tuple(self._consumers):
+            self._tell(consumer, consumer.start, start)
+
+    def observe(self, start: RunStart, events: Sequence[Event]) -> None:
+        for consumer in tuple(self._observers):
+            self._tell(consumer, consumer.observe, start, events)
+
+    def end(self, end: RunEnd) -> None:
+        for consumer in tuple(self._consumers):
+            self._tell(consumer, consumer.end, end)
+
+    def _tell(self, consumer: Consumer, method: Callable[..., Awaitable[None] | None], *args: Any) -> None:
+        try:
+            answer = method(*args)
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is this consumer's own affair
+            self._drop(consumer, error)
+        else:
+            if answer is not None:
+                self.waiting.append((consumer, answer))
+
+    def _drop(self, consumer: Consumer, error: BaseException) -> None:
+        self._consumers = [c for c in self._consumers if c is not consumer]
+        self._observers = [c for c in self._observers if c is not consumer]
+        _LOG.warning("consumer %s failed and was dropped: %s", type(consumer).__name__, rendered(error))
+
+    async def settle(self) -> None:
+        """Await what consumers returned, in order, each within its limit; cancellation waits that long."""
+        waiting, self.waiting = self.waiting, []
+        for consumer, answer in waiting:
+            try:
+                with anyio.move_on_after(AWAIT_LIMIT, shield=True) as scope:
+                    await answer
+                if scope.cancelled_caught:
+                    self._drop(consumer, TimeoutError(f"did not finish within {AWAIT_LIMIT} seconds"))
+            except Exception as error:  # noqa: BLE001  # as in _tell
+                self._drop(consumer, error)
+
+
+def rendered(error: BaseException | None) -> str:
+    """The error in words, also when it cannot be rendered."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001  # a __str__ may raise anything
+        return f"{type(error).__name__} (its text could not be rendered)"

@@ -1,8 +1,8 @@
 """Text as JavaScript counts and trims it.
 
 A native harness written in JavaScript measures text in UTF-16 code units and takes white space off by
-`String.prototype.trim`. Python differs in both: `len` counts code points, and `str.strip` takes off U+001C to U+001F and
-U+0085, which JavaScript keeps, and keeps U+FEFF, which JavaScript takes off.
+`String.prototype.trim`. Python differs in both: `len` counts code points, and `str.strip` takes off U+001C to
+U+001F and U+0085, which JavaScript keeps, and keeps U+FEFF, which JavaScript takes off.
 """
 
 from typing import Final

@@ -58,13 +58,15 @@ from lastsay.events import (
     UsageReported,
 )
 
-__all__ = ("BULK", "OUTSIDE", "Session")
+__all__ = ("BULK", "OUTSIDE", "Session", "comes_from_outside")
 
 BULK: Final = frozenset({"request/header", "request/context", "system/message"})
 """Records of the harness's prompts and tool schemas, tens of kB each: their Notice says that they came, no more."""
 
 OUTSIDE: Final = frozenset({"user", "agent-message"})
-"""Sources of a user message that some other party wrote; all others are the harness informing its own model."""
+"""Sources of a message in the user's role that begin new work: a prompt, or a message of another agent."""
+_USER_TURNS: Final = OUTSIDE | {"subagent-settled"}
+"""Sources that the model answers as it answers a user. The others (`runtime-context`, `plugin`) set the scene."""
 
 _PIECES: Final[dict[str, type[TextDelta] | type[ReasoningDelta]]] = {
     "text-chunks": TextDelta,
@@ -87,21 +89,26 @@ class Session:
 
     Args:
         run: the session's id.
-        seeded: whether it begins with the copied history of a fork.
+        seeded: whether it begins with the copied history of a fork, up to a `session/end-seed`.
+        seed_length: how many of its first records are copied history, where the header counts them (generation A).
         marks_epochs: whether a message from outside that finds the session idle starts an epoch (logs, and sessions
             without a parent); a child on the wire has its epochs told by the harness.
     """
 
     __slots__ = (
-        "_at", "_calls", "_draft", "_finish", "_late", "_usage", "ended", "epoch", "last_seq", "marks_epochs", "run",
+        "_at", "_calls", "_draft", "_finish", "_late",
+        "_seed_length", "_usage", "ended", "epoch", "last_seq", "marks_epochs", "run",
         "seeding", "time", "work",
     )  # fmt: skip
 
-    def __init__(self, run: str, *, seeded: bool = False, marks_epochs: bool = True) -> None:
+    def __init__(
+        self, run: str, *, seeded: bool = False, seed_length: int | None = None, marks_epochs: bool = True
+    ) -> None:
         self.run = run
-        self.epoch = 1
+        self.epoch = 0
         self.ended = False
-        self.seeding = seeded
+        self.seeding = seeded or bool(seed_length)
+        self._seed_length = seed_length
         self.marks_epochs = marks_epochs
         self.last_seq: int | None = None
         self.time: float | None = None
@@ -126,6 +133,8 @@ class Session:
             if self.last_seq is not None and seq <= self.last_seq:
                 return []
             self.last_seq = seq
+            if self._seed_length is not None and seq >= self._seed_length:
+                self.seeding, self._seed_length = False, None
         if time is not None:
             self.time = time / 1000
         out: list[Event] = []
@@ -321,7 +330,7 @@ class Session:
         if self.seeding:
             return
         data = _object(record.data)
-        if _from_outside(data):
+        if comes_from_outside(data):
             if self.marks_epochs and self.work.turns and not self.work.running:
                 out += self.end()
                 out += self.begin_epoch()
@@ -334,7 +343,7 @@ class Session:
         data = _object(record.data)
         source = data.get("source")
         written = source.get("kind") if isinstance(source, dict) else None
-        name = "user_message" if written in OUTSIDE else str(written or record.kind)
+        name = "user_message" if written in _USER_TURNS else str(written or record.kind)
         out.append(Notice(name, data, run=self.run, seq=record.seq))
 
     def _job(self, record: _Record, out: list[Event]) -> None:
@@ -343,8 +352,8 @@ class Session:
         out.append(Notice(name, {"id": data.get("jobId"), **data}, run=self.run, seq=record.seq))
 
     def _end_seed(self, record: _Record, out: list[Event]) -> None:
-        self.seeding = False
-        self.work = ConsumedWork()
+        if self._seed_length is None:  # a resumed session writes one too, and is not copied history for that
+            self.seeding = False
         out.append(Notice(record.kind, _decoded(record.data), run=self.run, seq=record.seq))
 
     def _bulk(self, record: _Record, out: list[Event]) -> None:
@@ -404,7 +413,8 @@ def _object(raw: Any) -> dict[str, Any]:
     return value
 
 
-def _from_outside(data: dict[str, Any]) -> bool:
+def comes_from_outside(data: dict[str, Any]) -> bool:
+    """Whether an inbox splice puts in a message that another party wrote."""
     inserted = data.get("inserted")
     for message in inserted if isinstance(inserted, list) else ():
         source = message.get("source") if isinstance(message, dict) else None

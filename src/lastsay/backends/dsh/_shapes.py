@@ -53,6 +53,7 @@ class SessionHeader(msgspec.Struct, rename="camel"):
     created_at: float | None = None
     cwd: str | None = None
     is_seeded: bool = False
+    seed_length: int | None = None
     parent_session: str | None = None
 
 

@@ -2,9 +2,9 @@
 
 The rule, in prose. An epoch may hold several turns, and not each of them says how the work went: a turn that was opened
 and closed over nothing ends `completed` as well. The turn that counts is the last closed one that either entered a
-step, or claimed input and then ended in any other way than `completed`. Input that was cancelled out of the inbox after that
-turn, with nothing put in its place, was accepted and never run: a completed epoch is then an aborted one. (Read in the
-consumed-work fold of DeepSeek Harness; it decides the stop reason of in-process children there.)
+step, or claimed input and then ended in any other way than `completed`. Input that was cancelled out of the inbox
+after that turn, with nothing put in its place, was accepted and never run: a completed epoch is then an aborted one.
+(Read in the consumed-work fold of DeepSeek Harness; it decides the stop reason of in-process children there.)
 
 | end of the turn | stop reason | |
 |---|---|---|
@@ -62,7 +62,9 @@ class ConsumedWork:
         self._open = turn
 
     def step_started(self, turn: int) -> None:
-        """A step of the turn began."""
+        """A step of the turn began, so the turn is open: a log read from its end does not show its start."""
+        self.turns += self._open is None
+        self._open = turn
         self._stepped.add(turn)
 
     def inbox_spliced(self, data: dict[str, Any]) -> None:

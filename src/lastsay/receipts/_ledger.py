@@ -322,6 +322,11 @@ class Ledger:
         entry = self._calls.get(call)
         return entry.record() if entry is not None else None
 
+    def result(self, call: str) -> FunctionResult | None:
+        """The result that was submitted for a call; None where there is none."""
+        entry = self._calls.get(call)
+        return entry.result if entry is not None else None
+
     def records(self) -> tuple[CallRecord, ...]:
         """All calls as they stand now, in the order in which they were announced."""
         return tuple(entry.record() for entry in self._calls.values())

@@ -1,0 +1,284 @@
+"""`confirm`: settle the verdicts of function calls while their receipts pass.
+
+Every event passes, in order. Added are, in the run that made the call:
+
+    Notice("function_call")      the harness asks; before any verdict on this call
+    Notice("function_applied")   confirmed: the native history holds the submitted result
+    Notice("function_refused")   not confirmed, with the verdict and what was found
+    Notice("function_stray")     a second or late receipt; it changes nothing
+
+A fatal verdict (`CallRecord.fatal`) ends the stream with ``RunEnded("error", raw="execution_failed")`` and closes the
+source: what the harness goes on with rests on a result that nobody gave. The same replaces the root's own end where a
+call is still unconfirmed there, unless the run was aborted.
+
+The source runs in a task of its own, because the stream must wake without it: the harness says nothing while it waits
+for a result, and a receipt that never comes is an event too.
+"""
+
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+
+from lastsay.events import ABORTED, COMPLETED, ERROR, MAIN, Event, Notice, RunEnded, RunStarted
+from lastsay.operators._bridge import FunctionBridge
+from lastsay.operators._stream import Stream
+from lastsay.receipts import Called, CallRecord, Effect, ReadFiles, Settled, Stray, Verdict
+
+__all__ = ("EXECUTION_FAILED", "confirm")
+
+EXECUTION_FAILED: Final = "execution_failed"
+"""The raw stop reason of a run that was ended because a function result could not be confirmed."""
+
+MAILBOX: Final = 64
+"""Batches that are read ahead of a slow consumer before the source waits."""
+
+_RESULT_FILE: Final = 64 * 1024 * 1024
+"""Bytes of the largest result file that is read."""
+
+
+def confirm(bridge: FunctionBridge) -> Callable[[Stream], Stream]:
+    """An operator that confirms the function results of one run; see the top of this module for what it adds.
+
+    Args:
+        bridge: the bridge through which the harness calls and the host answers; it serves one entry of the stream.
+
+    Cancellation: safe at every await; the source is closed in the task that opened it, and calls without a result are
+    released.
+    """
+    return lambda stream: Stream(lambda: _Confirming(stream, bridge))
+
+
+class _Mailbox:
+    """Batches on their way from the source's task, and how the source ended."""
+
+    __slots__ = ("batches", "bridge", "ended", "error", "opened", "room")
+
+    def __init__(self, bridge: FunctionBridge) -> None:
+        self.bridge = bridge
+        self.batches: list[list[Event]] = []
+        self.opened = anyio.Event()
+        self.room = anyio.Event()
+        self.ended = False
+        self.error: BaseException | None = None
+
+    async def put(self, batch: list[Event]) -> None:
+        self.batches.append(batch)
+        self.bridge.wake()
+        if len(self.batches) >= MAILBOX:
+            self.room = anyio.Event()
+            await self.room.wait()
+
+    def take(self) -> list[list[Event]]:
+        batches, self.batches = self.batches, []
+        self.room.set()
+        return batches
+
+    def end(self, error: BaseException | None) -> None:
+        self.ended, self.error = True, error
+        self.opened.set()
+        self.bridge.wake()
+
+
+class _Confirming(AbstractAsyncContextManager[AsyncIterator[list[Event]]]):
+    """One entry: a task that owns the source, and the loop that settles what comes out of it."""
+
+    def __init__(self, stream: Stream, bridge: FunctionBridge) -> None:
+        self._stream = stream
+        self._bridge = bridge
+        self._mailbox = _Mailbox(bridge)
+        self._root: str | None = None
+        self._tasks: anyio.abc.TaskGroup | None = None
+        # The group's own scope holds the consumer as well: the source alone is stopped by this one.
+        self._reading = anyio.CancelScope()
+        self._output: AsyncGenerator[list[Event], None] | None = None
+
+    async def __aenter__(self) -> AsyncIterator[list[Event]]:
+        self._bridge.begin()
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        try:
+            self._tasks.start_soon(self._pump)
+            await self._mailbox.opened.wait()
+        except BaseException:
+            await self._close()
+            raise
+        if self._mailbox.error is not None:
+            await self._close()
+            raise self._mailbox.error
+        self._output = self._confirmed()
+        return self._output
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        try:
+            if self._output is not None:
+                await self._output.aclose()
+        finally:
+            await self._close()
+        return None
+
+    async def _close(self) -> None:
+        assert self._tasks is not None
+        self._tasks.cancel_scope.cancel()
+        # The group is left without the body's error: it would come back wrapped.
+        await self._tasks.__aexit__(None, None, None)
+        self._bridge.ledger.close(at=anyio.current_time(), cancelled=True)
+        for effect in self._bridge.ledger.take():
+            if type(effect) is Settled:
+                self._bridge.release(effect.record.call)
+
+    async def _pump(self) -> None:
+        failure: BaseException | None = None
+        try:
+            with self._reading:
+                async with self._stream.batches() as batches:
+                    self._mailbox.opened.set()
+                    async for batch in batches:
+                        await self._mailbox.put(batch)
+        except Exception as error:  # noqa: BLE001  # raised again where the stream is read
+            failure = error
+        finally:
+            self._mailbox.end(failure)
+
+    async def _confirmed(self) -> AsyncGenerator[list[Event], None]:
+        bridge, mailbox = self._bridge, self._mailbox
+        while True:
+            bridge.arm()
+            # Read before the batches are: what is put in between sets the event that was armed above.
+            ended = mailbox.ended
+            out: list[Event] = []
+            fatal = await self._settle(out)
+            for batch in mailbox.take():
+                fatal = fatal or await self._pass(batch, out)
+            if not fatal:
+                bridge.ledger.expire(at=anyio.current_time())
+                fatal = await self._settle(out)
+            if ended and not fatal and mailbox.error is None:
+                bridge.ledger.close(at=anyio.current_time())
+                fatal = await self._settle(out)
+            if out:
+                yield out
+            if ended and not fatal and mailbox.error is not None:
+                raise mailbox.error
+            if ended or fatal:
+                return
+            await self._wait()
+
+    async def _wait(self) -> None:
+        deadline = self._bridge.ledger.deadline()
+        delay = None if deadline is None else max(0.0, deadline - anyio.current_time())
+        with anyio.move_on_after(delay):
+            await self._bridge.news()
+
+    async def _pass(self, batch: list[Event], out: list[Event]) -> bool:
+        """Let a batch through; True where the run was ended in it."""
+        for event in batch:
+            kind = type(event)
+            if kind is RunStarted:
+                assert isinstance(event, RunStarted)
+                if event.parent is None and self._root is None:
+                    self._root = event.run
+            elif kind is RunEnded and event.run == (self._root or MAIN):
+                assert isinstance(event, RunEnded)
+                if await self._end(event, out):
+                    return True
+            self._bridge.ledger.push(event, at=anyio.current_time())
+            out.append(event)
+            if await self._settle(out):
+                return True
+        return False
+
+    async def _end(self, end: RunEnded, out: list[Event]) -> bool:
+        """Close the ledger before the root's own end; True where that end is replaced."""
+        ledger = self._bridge.ledger
+        ledger.close(at=anyio.current_time(), cancelled=end.stop_reason == ABORTED)
+        if await self._settle(out):
+            return True
+        overtaken = [r for r in ledger.records() if r.verdict is Verdict.REJECTED and r.submitted_at is not None]
+        if overtaken and end.stop_reason == COMPLETED:
+            out.append(self._failed(overtaken[0]))
+            return True
+        return False
+
+    async def _settle(self, out: list[Event]) -> bool:
+        """Turn the ledger's effects into notices; True where one of them ended the run."""
+        fatal: CallRecord | None = None
+        while effects := self._bridge.ledger.take():
+            for effect in effects:
+                if type(effect) is ReadFiles:
+                    await self._read(effect)
+                    continue
+                out.extend(_notices(effect))
+                if type(effect) is Settled:
+                    self._bridge.release(effect.record.call)
+                    fatal = fatal or (effect.record if effect.record.fatal else None)
+        if fatal is not None:
+            out.append(self._failed(fatal))
+        return fatal is not None
+
+    async def _read(self, effect: ReadFiles) -> None:
+        root, folder = self._bridge.results_root, self._bridge.ledger.profile.folder
+        contents = await anyio.to_thread.run_sync(_read_files, effect, root, folder)
+        self._bridge.ledger.supply(effect.call, contents, at=anyio.current_time())
+
+    def _failed(self, record: CallRecord) -> RunEnded:
+        self._reading.cancel()
+        diagnostic = f"function result of {record.call} ({record.function}) not confirmed: {record.verdict}"
+        if record.detail:
+            diagnostic = f"{diagnostic}: {record.detail}"
+        return RunEnded(ERROR, diagnostic=diagnostic, raw=EXECUTION_FAILED, run=self._root or MAIN)
+
+
+def _notices(effect: Effect) -> Iterable[Notice]:
+    if type(effect) is Called:
+        record = effect.record
+        raw = {"call": record.call, "function": record.function, "tool": record.tool, "arguments": record.arguments}
+        yield Notice("function_call", raw, run=record.run)
+    elif type(effect) is Settled:
+        record = effect.record
+        kind = "function_applied" if record.applied else "function_refused"
+        yield Notice(kind, _told(record), run=record.run)
+    elif type(effect) is Stray and effect.verdict is not Verdict.UNKNOWN_CALL:
+        yield Notice("function_stray", {"call": effect.call, "verdict": effect.verdict.value}, run=effect.run)
+
+
+def _told(record: CallRecord) -> dict[str, Any]:
+    settled = record.settled_at
+    assert settled is not None and record.verdict is not None
+    submitted = record.submitted_at
+    return {
+        "call": record.call,
+        "function": record.function,
+        "tool": record.tool,
+        "verdict": record.verdict.value,
+        "proof": record.proof,
+        "is_error": record.is_error,
+        "detail": record.detail,
+        "seconds": settled - record.announced_at,
+        "receipt_seconds": None if submitted is None else settled - submitted,
+    }
+
+
+def _read_files(effect: ReadFiles, root: Path | None, folder: tuple[str, str] | None) -> tuple[bytes | None, ...]:
+    return tuple(_read_file(path, effect.session, root, folder) for path in effect.paths)
+
+
+def _read_file(path: str, session: str | None, root: Path | None, folder: tuple[str, str] | None) -> bytes | None:
+    """The bytes of a result file; None where it cannot be read, is too large, or its links lead elsewhere."""
+    try:
+        real = Path(os.path.realpath(path, strict=True))
+        if folder is None or real.parts[-3:-1] != (session, folder[1]) or real.parts[-5:-4] != (folder[0],):
+            return None
+        if root is not None and not real.is_relative_to(os.path.realpath(root)):
+            return None
+        return real.read_bytes() if real.stat().st_size <= _RESULT_FILE else None
+    except OSError:
+        return None

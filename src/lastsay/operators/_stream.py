@@ -228,9 +228,11 @@ class _Guarded(AbstractAsyncContextManager[AsyncIterator[Item]]):
         except BaseException as raised:  # noqa: BLE001  # handed to the scope, and raised again below
             failure = raised
         # The scope sees only what closing raised: the body's own cancellation is not its to swallow.
-        if scope.__exit__(type(failure) if failure else None, failure, failure.__traceback__ if failure else None):
+        # Trio's scope answers True also when there was nothing to swallow.
+        handled = scope.__exit__(type(failure) if failure else None, failure, failure.__traceback__ if failure else None)
+        if scope.cancelled_caught:
             logging.getLogger("lastsay.operators").warning("a source did not close within %s seconds", CLOSE_LIMIT)
-        elif failure is not None:
+        elif failure is not None and not handled:
             raise failure
         return swallowed
 

@@ -1,8 +1,8 @@
 """What is kept: record and replay, and readers of the transcripts of others."""
 
-from lastsay.logs._find import Log, detect, find_logs, from_stream
-from lastsay.logs._formats import FORMATS, LogFormat, Reader, format_named
-from lastsay.logs._json_lines import JsonLines, Normaliser
+from lastsay.logs._find import Log, detect, find_logs
+from lastsay.logs._formats import FORMATS, LogFormat, format_named, mostly
+from lastsay.logs._json_lines import JsonLines, Normaliser, Reader, read_through
 from lastsay.logs._runs import FoldedRun, Runs, fold_log
 
 __all__ = (
@@ -18,5 +18,6 @@ __all__ = (
     "find_logs",
     "fold_log",
     "format_named",
-    "from_stream",
+    "mostly",
+    "read_through",
 )

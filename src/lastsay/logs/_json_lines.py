@@ -1,13 +1,23 @@
-"""Bytes to records to events, for logs that hold one JSON object a line and have a normaliser of their own."""
+"""Bytes to records to events, for logs that hold one JSON object a line."""
 
 import json
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
 from lastsay.events import MAX_LINE, Event, Fault, LineFramer
 
-__all__ = ("JsonLines", "Normaliser", "record_of")
+__all__ = ("JsonLines", "Normaliser", "OnRead", "Reader", "read_through", "record_of", "records_of")
+
+CHUNK: Final = 1024 * 1024
+"""Bytes of one read."""
+
+_FIRST_RECORDS: Final = 50
+"""Records that detection looks at."""
+
+OnRead: TypeAlias = Callable[[int], None]
 
 
 class Normaliser(Protocol):
@@ -19,6 +29,18 @@ class Normaliser(Protocol):
 
     def close(self) -> list[Event]:
         """The end of what is open."""
+        ...
+
+
+class Reader(Protocol):
+    """Turns the bytes of one file into events; never raises, whatever the bytes are."""
+
+    def push(self, data: bytes, /) -> list[Event]:
+        """The events that are complete with `data`."""
+        ...
+
+    def close(self) -> list[Event]:
+        """The events that were held back, and the end of what is open."""
         ...
 
 
@@ -40,6 +62,14 @@ def record_of(line: bytes, number: int) -> dict[str, Any] | Fault:
 
 def _excerpt(line: bytes) -> str:
     return line[:200].decode("utf-8", "replace")
+
+
+def records_of(start: bytes) -> list[dict[str, Any]]:
+    """The first records in the beginning of a file; broken lines are left out."""
+    framer = LineFramer()
+    lines = framer.push(start) or framer.close()
+    found = (record_of(item[1], item[0]) for item in lines[:_FIRST_RECORDS] if not isinstance(item, Fault))
+    return [record for record in found if not isinstance(record, Fault)]
 
 
 class JsonLines:
@@ -79,3 +109,18 @@ class JsonLines:
             else:
                 events += self._normaliser.push(record)
         return events
+
+
+def read_through(reader: Reader, path: Path, on_read: OnRead) -> Iterator[list[Event]]:
+    """The events of a file, in non-empty lists of what was read together.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as stream:
+        while data := stream.read(CHUNK):
+            if events := reader.push(data):
+                yield events
+            on_read(len(data))
+    if events := reader.close():
+        yield events

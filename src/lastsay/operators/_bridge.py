@@ -7,13 +7,14 @@
 One bridge serves one run. All decisions are the ledger's; this class only adds the clock and the waiting.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 
-from lastsay.errors import UsageError
+from lastsay.errors import ReceiptError, UsageError
 from lastsay.receipts import (
     RECEIPT_TIMEOUT,
     CallRecord,
@@ -25,6 +26,7 @@ from lastsay.receipts import (
     Submission,
     Verdict,
     admit,
+    check_size,
 )
 
 __all__ = ("FunctionBridge",)
@@ -90,6 +92,53 @@ class FunctionBridge:
             raise RefusedError("conflict", f"call {call} was settled before its host answered")
         return result
 
+    async def answer(
+        self,
+        call: str,
+        function: str,
+        arguments: Any,
+        handler: Callable[[Any], Awaitable[FunctionResult | Mapping[str, Any]]],
+        *,
+        tool: str | None = None,
+    ) -> FunctionResult:
+        """The result that `handler` gives for this call, submitted; like `call`, with the host in the same place.
+
+        An exception in the handler, and a result that is not admitted, become a failed result with its text.
+
+        Raises:
+            RefusedError: the id is unusable or repeated, or the run ended while the handler ran.
+
+        Cancellation: safe; the handler is cancelled and the call is marked as aborted.
+        """
+        self.ledger.announce(call, function, arguments, tool=tool, at=anyio.current_time())
+        self.wake()
+        try:
+            result = await self._handled(call, arguments, handler)
+            await anyio.lowlevel.checkpoint_if_cancelled()
+        except BaseException:
+            self.ledger.abort(call)
+            raise
+        self.submit(call, result)
+        return result
+
+    async def _handled(
+        self, call: str, arguments: Any, handler: Callable[[Any], Awaitable[FunctionResult | Mapping[str, Any]]]
+    ) -> FunctionResult:
+        try:
+            result = await handler(arguments)
+        except Exception as error:  # noqa: BLE001  # the model is told, as a harness does with its own tools
+            return FunctionResult(success=False, error=str(error) or type(error).__name__)
+        try:
+            return self._admitted(call, result)
+        except ReceiptError as error:
+            return FunctionResult(success=False, error=str(error))
+
+    def _admitted(self, call: str, result: FunctionResult | Mapping[str, Any]) -> FunctionResult:
+        if isinstance(result, FunctionResult):
+            check_size(result, self.ledger.limits)
+            return result
+        return admit({**result, "call_id": call}, limits=self.ledger.limits).result
+
     # Host side
 
     def submit(self, call: str, result: FunctionResult | Mapping[str, Any], *, turn: str | None = None) -> bool:
@@ -107,9 +156,7 @@ class FunctionBridge:
             ReceiptError: the result is not admitted, the call is unknown or already has a different one, or it is too
                 late. Nothing was consumed: a pending call stays pending.
         """
-        if not isinstance(result, FunctionResult):
-            result = admit({**result, "call_id": call}, limits=self.ledger.limits).result
-        new = self.ledger.submit(call, result, at=anyio.current_time(), turn=turn)
+        new = self.ledger.submit(call, self._admitted(call, result), at=anyio.current_time(), turn=turn)
         self._answer(call)
         return new
 

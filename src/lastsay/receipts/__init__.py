@@ -1,7 +1,16 @@
 """What is confirmed: submissions, native profiles, the ledger and its verdicts. Synchronous."""
 
-from lastsay.receipts._admission import FunctionResult, InputImage, InputText, Limits, Part, Submission, admit
-from lastsay.receipts._evidence import ABSENT, Receipt, receipt_of
+from lastsay.receipts._admission import (
+    FunctionResult,
+    InputImage,
+    InputText,
+    Limits,
+    Part,
+    Submission,
+    admit,
+    check_size,
+)
+from lastsay.receipts._evidence import Receipt, receipt_of, substantial
 from lastsay.receipts._javascript import JS_WHITESPACE, elide_middle, is_blank, js_trim, utf16_length
 from lastsay.receipts._judging import FileCheck, Judgement, judge, judge_files
 from lastsay.receipts._ledger import RECEIPT_TIMEOUT, Ledger
@@ -19,7 +28,6 @@ from lastsay.receipts._rendering import Rendering, record_of, render
 from lastsay.receipts._verdicts import CONFIRMED, STRAY, Proof, Verdict
 
 __all__ = (
-    "ABSENT",
     "CLAUDE_2_1_269",
     "CLAUDE_2_1_332",
     "CONFIRMED",
@@ -52,6 +60,7 @@ __all__ = (
     "Submission",
     "Verdict",
     "admit",
+    "check_size",
     "elide_middle",
     "is_blank",
     "js_trim",
@@ -61,5 +70,6 @@ __all__ = (
     "receipt_of",
     "record_of",
     "render",
+    "substantial",
     "utf16_length",
 )

@@ -3,29 +3,25 @@
 `ToolResult.native` is the harness's own record of the result. The rules look at these keys and take an absent one as
 not said; a backend that knows none of them leaves `native` None and loses nothing but the stronger proofs.
 
-    tool_use_result      the recorded parts (a list), or a text; absent for the calls of a subagent
+    tool_use_result      the recorded parts (a list), or a text; absent or None for the calls of a subagent
     tool_result_meta     a list of objects with `id` and `non_execution_kind`
     non_execution_kind   the same, already picked out: why the call was not executed
     isSynthetic          written by the harness in the user's place: never a receipt
     isReplay             restated from earlier: never a receipt
     session_id           the session that the record belongs to
     parent_tool_use_id   the call that caused the subagent whose record this is; None for the root
+
+Text parts of no length carry nothing, and borders drop them; so the content is compared without them on both sides.
+The record, where there is one, still holds them.
 """
 
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from lastsay.events import Block, ToolResult
+from lastsay.events import Block, Text, ToolResult
 
-__all__ = ("ABSENT", "Receipt", "receipt_of")
-
-
-class _Absent(msgspec.Struct, frozen=True):
-    """A value for a record that was not there; None is a record."""
-
-
-ABSENT: Final = _Absent()
+__all__ = ("Receipt", "receipt_of", "substantial")
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +31,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     content: tuple[Block, ...]
     is_error: bool
     run: str
-    record: Any = ABSENT
+    record: Any = None
+    """The harness's own record of the result; None where there is none."""
     not_executed: str | None = None
     live: bool = True
     """False for a replayed or synthetic record."""
@@ -50,10 +47,10 @@ def receipt_of(event: ToolResult) -> Receipt:
     session = native.get("session_id")
     return Receipt(
         call=event.id,
-        content=event.content,
+        content=substantial(event.content),
         is_error=event.is_error,
         run=event.run,
-        record=native.get("tool_use_result", ABSENT),
+        record=native.get("tool_use_result"),
         not_executed=_not_executed(native, event.id),
         live=not (native.get("isSynthetic") or native.get("isReplay")),
         session=session if isinstance(session, str) else None,
@@ -66,3 +63,8 @@ def _not_executed(native: dict[str, Any], call: str) -> str | None:
     entries = [entry for entry in (meta if isinstance(meta, list) else [meta]) if isinstance(entry, dict)]
     mine = (entry.get("non_execution_kind") for entry in entries if entry.get("id", call) == call)
     return next((str(kind) for kind in (native.get("non_execution_kind"), *mine) if kind), None)
+
+
+def substantial(content: tuple[Block, ...]) -> tuple[Block, ...]:
+    """The blocks without text blocks of no length."""
+    return tuple([block for block in content if type(block) is not Text or block.text])

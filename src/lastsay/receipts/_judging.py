@@ -31,7 +31,7 @@ import msgspec
 
 from lastsay.events import Block, Image, Text
 from lastsay.receipts._admission import FunctionResult, Part
-from lastsay.receipts._evidence import Receipt
+from lastsay.receipts._evidence import Receipt, substantial
 from lastsay.receipts._profiles import NativeProfile
 from lastsay.receipts._rendering import Rendering, record_of, render
 from lastsay.receipts._verdicts import Proof, Verdict
@@ -124,7 +124,7 @@ def _judge_success(
     result: FunctionResult, receipt: Receipt, tool: str, profile: NativeProfile
 ) -> Judgement | FileCheck:
     if any(type(part) is Image for part in result.parts):
-        return _walk(result.parts, receipt, profile)
+        return _walk(substantial(result.parts), receipt, profile)
     expected = render(result, tool, profile)
     recorded = profile.record_of_error is not None and isinstance(receipt.record, list)
     agrees = recorded and receipt.record == record_of(result.parts)
@@ -167,7 +167,7 @@ def _in_session(path: str, receipt: Receipt, profile: NativeProfile) -> bool:
     return ".." not in parts and parts[-5:-4] == (sessions,) and parts[-3:-1] == (receipt.session, results)
 
 
-def _walk(parts: tuple[Part, ...], receipt: Receipt, profile: NativeProfile) -> Judgement | FileCheck:
+def _walk(parts: tuple[Block, ...], receipt: Receipt, profile: NativeProfile) -> Judgement | FileCheck:
     blocks = list(receipt.content)
     reencoded: list[Image] = []
     paths: list[str | None] = []

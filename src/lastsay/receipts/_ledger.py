@@ -28,7 +28,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from lastsay.errors import ReceiptError
-from lastsay.events import MAIN, Event, ToolCall, ToolResult
+from lastsay.events import MAIN, Event, Notice, ToolCall, ToolResult
 from lastsay.receipts._admission import FunctionResult, Limits, Submission, check_call_id, check_size
 from lastsay.receipts._evidence import Receipt, receipt_of
 from lastsay.receipts._judging import FileCheck, Judgement, judge, judge_files, stopped_waiting
@@ -82,8 +82,10 @@ class Ledger:
     """The function calls of one run. Push what happened in, take effects out.
 
     Args:
-        profile: how the harness shows results; None takes the newest row for the Claude CLI.
-        session: the native session whose receipts count; None takes the first one that a receipt names.
+        profile: how the harness shows results. None takes the row for the version that a Claude CLI reports in its
+            ``init`` notice, and the newest one until then.
+        session: the native session whose receipts count. None takes the one that the ``init`` notice names, or else
+            the first receipt.
         turn: the host's turn id; a submission that names another one is refused.
         timeout: seconds to wait for a receipt after a submission.
         limits: what is taken in at most.
@@ -100,6 +102,7 @@ class Ledger:
     ) -> None:
         self.profile = profile if profile is not None else profile_for(None)
         self.session = session
+        self._learns = (profile is None, session is None)
         self.turn = turn
         self.timeout = timeout
         self.limits = limits or Limits()
@@ -212,7 +215,7 @@ class Ledger:
     # What the stream says
 
     def push(self, event: Event, *, at: float) -> None:
-        """Read one event of the stream; everything but tool calls and tool results passes unseen."""
+        """Read one event of the stream: tool calls, tool results and the harness's ``init`` notice."""
         kind = type(event)
         if kind is ToolCall:
             assert isinstance(event, ToolCall)
@@ -220,6 +223,17 @@ class Ledger:
         elif kind is ToolResult:
             assert isinstance(event, ToolResult)
             self._receive(receipt_of(event), at)
+        elif kind is Notice:
+            assert isinstance(event, Notice)
+            if event.kind == "init" and isinstance(event.raw, dict):
+                self._learn(event.raw.get("claude_code_version"), event.raw.get("session_id"))
+
+    def _learn(self, version: Any, session: Any) -> None:
+        learns_profile, learns_session = self._learns
+        if learns_profile and isinstance(version, str):
+            self.profile = profile_for(version)
+        if learns_session and isinstance(session, str):
+            self.session = session
 
     def _saw(self, event: ToolCall) -> None:
         self._seen[event.id] = event

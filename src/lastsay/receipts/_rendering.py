@@ -11,8 +11,9 @@ from typing import Final
 
 import msgspec
 
-from lastsay.events import Image, Text
+from lastsay.events import Block, Image, Text
 from lastsay.receipts._admission import FunctionResult, Part
+from lastsay.receipts._evidence import substantial
 from lastsay.receipts._javascript import elide_middle, js_trim, utf16_length
 from lastsay.receipts._profiles import ErrorRule, NativeProfile
 from lastsay.receipts._verdicts import Verdict
@@ -23,7 +24,7 @@ __all__ = ("Rendering", "record_of", "render")
 class Rendering(msgspec.Struct, frozen=True):
     """What the history is expected to hold: the blocks, and the verdict that finding them gives."""
 
-    content: tuple[Part, ...]
+    content: tuple[Block, ...]
     verdict: Verdict
 
 
@@ -39,7 +40,7 @@ def render(result: FunctionResult, tool: str, profile: NativeProfile) -> Renderi
         return _render_error([p.text for p in result.parts if type(p) is Text], profile.error)
     if not result.is_error and profile.blank is not None and result.blank:
         return Rendering((Text(profile.blank.format(tool=tool)),), Verdict.PLACEHOLDER)
-    return Rendering(result.parts, Verdict.EXACT)
+    return Rendering(substantial(result.parts), Verdict.EXACT)
 
 
 def _render_error(texts: list[str], rule: ErrorRule) -> Rendering:

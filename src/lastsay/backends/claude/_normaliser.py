@@ -1,0 +1,489 @@
+"""Claude records to events: which run a record belongs to, when runs begin and when they end.
+
+One object serves the CLI's stream, the SDK's messages and the lines of session files. Rules (Claude Code 2.1.269 to
+2.1.332):
+
+* The root is one run; each subagent is one. A child is known by its agent id and by the tool call that started it; its
+  run id is that call's id. The parent is the run that made the call.
+* A child in the foreground ends with the tool result of its call, one in the background with its task's notification:
+  its tool result is only a launch note.
+* A result record is not the end while a background child is open, or while the CLI says that it is still at work
+  (``session_state_changed``): a finished child wakes its parent for another turn, with another result record.
+* After the root's end, another turn is a new epoch.
+* What comes before the root's first event or after its last one is held: a `RunStarted` is first, a `RunEnded` last.
+* `close` ends what is open: a run without an end record was killed, or its transcript was left in the middle.
+
+    record                      events
+    system/init                 RunStarted (root), later ones Notice
+    stream_event                MessageStarted, TextDelta, ReasoningDelta, Message
+    assistant                   Message, ToolCall
+    user, tool_result block     ToolResult; RunEnded of the child
+    user, text                  Notice user_message or injected_message
+    system/task_started         Notice task_started; RunStarted (child)
+    system/task_updated, ...    Notice task_ended; RunEnded (child in the background)
+    system/api_retry            AttemptAborted, Notice
+    result                      UsageReported, RunEnded (root)
+    anything else               Notice
+"""
+
+from typing import Any, Final
+
+from lastsay.backends.claude._blocks import blocks_of, usage_of
+from lastsay.backends.claude._ends import child_end, lost_end, result_end
+from lastsay.backends.claude._run import Run
+from lastsay.backends.claude._wire import record_of
+from lastsay.events import (
+    ABORTED,
+    MAIN,
+    EpochStarted,
+    Event,
+    Fault,
+    Notice,
+    RunStarted,
+    ToolResult,
+    Usage,
+    UsageReported,
+)
+
+__all__ = ("Normaliser",)
+
+_DELEGATING: Final = frozenset({"Agent", "Task"})
+_AGENT_TASKS: Final = frozenset({"local_agent", "local_workflow"})
+"""Kinds of background work whose end wakes the parent. Shells and monitors may never end."""
+_SETTLED: Final = frozenset({"completed", "failed", "killed", "stopped"})
+_TURN: Final = frozenset({"assistant", "stream_event", "user", "result"})
+
+
+class Normaliser:
+    """Turns Claude records, SDK messages and session lines into events; never raises on odd input.
+
+    Args:
+        run: run id of the root.
+        parent: run id of the root's own parent, where the whole stream is a child's.
+        agent: name of the root's agent.
+        call: tool call id of the parent that caused the root run.
+        backend: name of the backend in `RunStarted`.
+    """
+
+    def __init__(
+        self,
+        run: str = MAIN,
+        *,
+        parent: str | None = None,
+        agent: str | None = None,
+        call: str | None = None,
+        backend: str = "claude",
+    ) -> None:
+        self.version: str | None = None  # of the CLI, once it has said so
+        self._identity = (parent, agent, call, backend)
+        self._root = Run(run)
+        self._runs: dict[str, Run] = {run: self._root}
+        self._started = False
+        self._closed = False
+        self._held: list[Event] = []
+        self._agents: dict[str, Run] = {}  # by agent id
+        self._children: dict[str, Run] = {}  # by the call that started them
+        self._callers: dict[str, Run] = {}  # which run made a call
+        self._delegations: dict[str, str | None] = {}  # calls of a delegating tool and the agent they name
+        self._tasks: dict[str, str] = {}  # open tasks and their kind
+        self._settled: set[str] = set()
+        self._result: dict[str, Any] | None = None
+        self._usage: Usage | None = None
+        self._busy = False  # what the CLI says about itself, once it does
+        self._woken = False
+
+    @property
+    def root(self) -> str:
+        """The run id of the root."""
+        return self._root.id
+
+    @property
+    def ended(self) -> bool:
+        """Whether the root has ended and no epoch was begun since."""
+        return self._started and not self._root.open
+
+    # Input.
+
+    def push(self, raw: Any) -> list[Event]:
+        """The events of one record, SDK message or session line.
+
+        Args:
+            raw: the record, decoded. What is not an object becomes a `Fault`.
+        """
+        out: list[Event] = []
+        if raw is None or isinstance(raw, str | bytes | int | float | list):
+            out.append(Fault("not_an_object", f"a {type(raw).__name__} where a record was expected", run=self.root))
+            return self._hold(out)
+        record = record_of(raw)
+        kind = record.get("type")
+        if kind == "system":
+            self._system(record, out)
+            return out
+        if kind not in _TURN:
+            return self._hold([Notice(str(kind or "untyped"), record, run=self.root)])
+        run = self._run_of(record, out)
+        if run is None:
+            return out
+        if kind == "stream_event":
+            event = record.get("event")
+            if isinstance(event, dict):
+                run.stream_event(event, out)
+        elif kind == "assistant":
+            run.assistant(record, out)
+            self._note_calls(run, record)
+        elif kind == "user":
+            self._user(run, record, out)
+        else:
+            self._take_result(record, out)
+        return out
+
+    def fault(self, fault: Fault) -> list[Event]:
+        """A fault of the bytes beneath, in its place between the events."""
+        return self._hold([fault])
+
+    def close(
+        self, *, exit_status: int | None = None, detail: str | None = None, finished: bool | None = None
+    ) -> list[Event]:
+        """End what is open; the second call gives nothing.
+
+        Args:
+            exit_status: how the CLI's process ended; negative for a signal.
+            detail: what is known about a failure, e.g. the tail of standard error.
+            finished: for a transcript, whether something outside it says that the run was finished. None: the input was
+                a live stream, whose end record is missing if the root is still open.
+        """
+        out: list[Event] = []
+        if self._closed or not self._started:
+            self._closed = True
+            return out
+        self._closed = True
+        if self._result is not None:
+            self._end_root(out)
+            return out
+        for child in self._open_children():
+            self._end_lost(child, out, exit_status=exit_status, detail=detail, finished=finished)
+        if self._root.open:
+            self._end_lost(self._root, out, exit_status=exit_status, detail=detail, finished=finished)
+        return out
+
+    def announce(self, call: str | None, agent_id: str, agent: str | None) -> list[Event]:
+        """Begin a child that is known from elsewhere than the stream (its own transcript).
+
+        Args:
+            call: the tool call that started it; None where it is not known.
+            agent_id: the harness's id of the child.
+            agent: its kind.
+        """
+        out: list[Event] = []
+        self._begin(out)
+        self._child(call or agent_id, agent_id, agent, out)
+        return out
+
+    def retire(self, agent_id: str, *, finished: bool) -> list[Event]:
+        """End a child whose own transcript is at its end, and of whose end its parent says nothing.
+
+        Args:
+            agent_id: the harness's id of the child.
+            finished: whether something outside the transcript says that it was finished.
+        """
+        out: list[Event] = []
+        child = self._agents.get(agent_id)
+        if child is not None and child.open:
+            self._end_lost(child, out, finished=finished)
+        return out
+
+    # Which run, and its beginning.
+
+    def _hold(self, events: list[Event]) -> list[Event]:
+        if self._started and self._root.open:
+            return events
+        self._held += events
+        return []
+
+    def _begin(self, out: list[Event], model: str | None = None, time: float | None = None) -> None:
+        root = self._root
+        if not self._started:
+            self._started = True
+            parent, agent, call, backend = self._identity
+            out.append(RunStarted(parent, agent, backend, model, call=call, time=time, run=root.id))
+        elif not root.open and not self._closed:
+            root.open = True
+            root.epoch += 1
+            root.begin_epoch()
+            out.append(EpochStarted(root.epoch, run=root.id))
+        out += self._held
+        self._held.clear()
+
+    def _run_of(self, record: dict[str, Any], out: list[Event]) -> Run | None:
+        """The run of a record; None for one that came after its run's end (kept as a `Notice`)."""
+        agent_id, call = record.get("agent_id"), record.get("parent_tool_use_id")
+        if not isinstance(agent_id, str) and not isinstance(call, str):
+            if self._is_late(record):
+                self._hold([Notice(f"late_{record['type']}", record, run=self.root)])
+                return None
+            self._begin_turn(record, out)
+            return self._root
+        child = self._agents.get(agent_id) if isinstance(agent_id, str) else None
+        if child is None:
+            self._begin(out)
+            key = call if isinstance(call, str) else str(agent_id)
+            named = record.get("subagent_type")
+            child = self._child(
+                key,
+                agent_id if isinstance(agent_id, str) else None,
+                named if isinstance(named, str) else None,
+                out,
+            )
+        if child.open:
+            return child
+        out += self._hold([Notice("late_record", record, run=child.id)])
+        return None
+
+    def _is_late(self, record: dict[str, Any]) -> bool:
+        """Whether the record belongs to a turn of the root that has ended: a second result, words of the harness."""
+        if not self._started or self._root.open:
+            return False
+        kind = record["type"]
+        return kind == "result" or (kind == "user" and not record.get("isReplay"))
+
+    def _begin_turn(self, record: dict[str, Any], out: list[Event]) -> None:
+        if not (self._started and self._root.open):
+            inner = record.get("message")
+            model = inner.get("model") if isinstance(inner, dict) else None
+            self._begin(out, model if isinstance(model, str) and model != "<synthetic>" else None)
+
+    def _child(self, call: str, agent_id: str | None, agent: str | None, out: list[Event]) -> Run:
+        child = self._children.get(call)
+        if child is None:
+            child = self._children[call] = self._runs[call] = Run(call)
+            child.call = call
+            parent = self._callers.get(call, self._root)
+            kind = agent or self._delegations.get(call)
+            out.append(
+                RunStarted(parent.id, kind, self._identity[3], call=call if call != agent_id else None, run=call)
+            )
+        if agent_id is not None:
+            child.agent_id = agent_id
+            self._agents[agent_id] = child
+        return child
+
+    def _note_calls(self, run: Run, record: dict[str, Any]) -> None:
+        message = record.get("message")
+        content = message.get("content") if isinstance(message, dict) else None
+        for part in content if isinstance(content, list) else ():
+            if isinstance(part, dict) and part.get("type") == "tool_use" and isinstance(part.get("id"), str):
+                self._callers[part["id"]] = run
+                if part.get("name") in _DELEGATING:
+                    given = part.get("input")
+                    agent = given.get("subagent_type") if isinstance(given, dict) else None
+                    self._delegations[part["id"]] = agent if isinstance(agent, str) else None
+
+    # User records.
+
+    def _user(self, run: Run, record: dict[str, Any], out: list[Event]) -> None:
+        message = record.get("message")
+        content = message.get("content") if isinstance(message, dict) else None
+        parts = content if isinstance(content, list) else [content]
+        results = [p for p in parts if isinstance(p, dict) and p.get("type") == "tool_result"]
+        for part in results:
+            self._tool_result(run, part, record, out)
+        if len(results) < len(parts):
+            self._user_text(run, record, out)
+
+    def _user_text(self, run: Run, record: dict[str, Any], out: list[Event]) -> None:
+        origin = record.get("origin")
+        kind = origin.get("kind") if isinstance(origin, dict) else None
+        injected = bool(record.get("isSynthetic")) or kind not in (None, "human")
+        if run is self._root and not record.get("line") and not record.get("isReplay") and kind is None:
+            injected = True  # the CLI does not echo what its host wrote: without the mark, it is the harness speaking
+        run.settle(out)
+        if injected:
+            run.injected()
+        out.append(Notice("injected_message" if injected else "user_message", record, run=run.id))
+
+    def _tool_result(self, run: Run, part: dict[str, Any], record: dict[str, Any], out: list[Event]) -> None:
+        call = str(part.get("tool_use_id", ""))
+        native = _native(part, record)
+        run.answered(call, out)
+        child = self._children.get(call)
+        told = native["tool_use_result"]
+        if child is None and call in self._delegations and isinstance(told, dict) and told.get("agentId"):
+            child = self._child(call, str(told["agentId"]), None, out)
+        if child is not None and _launched(told):
+            child.launched = True
+        elif child is not None and child.open:
+            self._end_child(child, out, native=native)
+        content = blocks_of(part.get("content"))
+        out.append(ToolResult(call, content, part.get("is_error") is True, native, run=run.id))
+
+    # System records.
+
+    def _system(self, record: dict[str, Any], out: list[Event]) -> None:
+        subtype = str(record.get("subtype") or "system")
+        if subtype == "init":
+            self._init(record, out)
+        elif subtype == "session_state_changed":
+            self._state(record, out)
+        elif subtype.startswith("task_") and isinstance(record.get("task_id"), str):
+            if not self._started:
+                self._begin(out)
+            self._task(subtype, record, out)
+        else:
+            if subtype == "api_retry" and self._started:
+                self._root.retry("api_retry", out)
+            out += self._hold([Notice(subtype, record, run=self.root)])
+
+    def _init(self, record: dict[str, Any], out: list[Event]) -> None:
+        version, model = record.get("claude_code_version"), record.get("model")
+        self.version = version if isinstance(version, str) else self.version
+        if self._result is not None:
+            if self._woken or self._open_agents():
+                out.append(Notice("result", self._result, run=self.root))
+                self._result = None
+            else:
+                self._end_root(out)
+        self._woken = False
+        if not (self._started and self._root.open):
+            self._begin(out, model if isinstance(model, str) else None)
+        out.append(Notice("init", record, run=self.root))
+
+    def _state(self, record: dict[str, Any], out: list[Event]) -> None:
+        self._busy = record.get("state") != "idle"
+        if not record.get("sdk_host_only"):
+            out += self._hold([Notice("session_state_changed", record, run=self.root)])
+        self._maybe_end_root(out)
+
+    def _task(self, subtype: str, record: dict[str, Any], out: list[Event]) -> None:
+        task = record["task_id"]
+        run = self._task_run(record, out)
+        if subtype == "task_started":
+            self._settled.discard(task)
+            self._tasks[task] = str(record.get("task_type"))
+            out.append(Notice("task_started", {**record, "id": task}, run=self.root))
+            return
+        patch = record.get("patch")
+        status = patch.get("status") if isinstance(patch, dict) else record.get("status")
+        if status in _SETTLED:
+            self._settle_task(task, str(status), run, out)
+        if subtype == "task_notification":
+            self._notified(run, record, out)
+        out += self._hold([Notice(subtype, record, run=self.root)])
+
+    def _task_run(self, record: dict[str, Any], out: list[Event]) -> Run | None:
+        """The child that a task runs, begun if need be; None for work that is no agent."""
+        task, call = record["task_id"], record.get("tool_use_id")
+        known = self._agents.get(task)
+        if record.get("subtype") != "task_started":
+            return known or (self._children.get(call) if isinstance(call, str) else None)
+        if record.get("task_type") not in _AGENT_TASKS:
+            return None
+        if known is not None and not known.open:
+            known.open = True
+            known.epoch += 1
+            known.begin_epoch()
+            out.append(EpochStarted(known.epoch, run=known.id))
+        if known is not None:
+            return known
+        agent = record.get("subagent_type")
+        key = call if isinstance(call, str) else task
+        return self._child(key, task, agent if isinstance(agent, str) else None, out)
+
+    def _settle_task(self, task: str, status: str, run: Run | None, out: list[Event]) -> None:
+        if run is not None and run.status is None:
+            run.status = status
+        if task in self._settled:
+            return
+        self._settled.add(task)
+        if self._tasks.pop(task, None) in _AGENT_TASKS:
+            self._woken = True
+        out += self._hold([Notice("task_ended", {"id": task, "status": status}, run=self.root)])
+
+    def _notified(self, run: Run | None, record: dict[str, Any], out: list[Event]) -> None:
+        if run is None or not run.open:
+            return
+        summary = record.get("summary")
+        run.status_text = summary if isinstance(summary, str) else None
+        if run.launched:
+            self._end_child(run, out, native=None)
+
+    # Ends.
+
+    def _take_result(self, record: dict[str, Any], out: list[Event]) -> None:
+        turn = usage_of(record.get("usage"))
+        if turn is not None:
+            self._usage = turn if self._usage is None else _sum(self._usage, turn)
+        if self._result is not None:
+            out.append(Notice("result", self._result, run=self.root))
+        self._result = record
+        self._maybe_end_root(out)
+
+    def _maybe_end_root(self, out: list[Event]) -> None:
+        if self._result is not None and not self._busy and not self._open_agents():
+            self._end_root(out)
+
+    def _end_root(self, out: list[Event]) -> None:
+        record, self._result = self._result or {}, None
+        root, usage = self._root, self._usage
+        root.finish(out)
+        end = result_end(root, record)
+        for child in self._open_children():
+            self._end_lost(child, out, aborted=end.stop_reason == ABORTED)
+        if usage is not None and usage.output_tokens:  # the result of an interrupt counts nothing
+            out.append(UsageReported(usage, run=root.id))
+        self._usage = None
+        root.open = False
+        out.append(end)
+
+    def _end_child(self, child: Run, out: list[Event], native: dict[str, Any] | None) -> None:
+        child.finish(out)
+        child.open = False
+        out.append(child_end(child, native))
+
+    def _end_lost(self, run: Run, out: list[Event], **known: Any) -> None:
+        run.finish(out)
+        run.open = False
+        out.append(lost_end(run, **known))
+
+    def _open_children(self) -> list[Run]:
+        return [run for run in reversed(self._runs.values()) if run.open and run is not self._root]
+
+    def _open_agents(self) -> bool:
+        return any(kind in _AGENT_TASKS for kind in self._tasks.values())
+
+
+def _native(part: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
+    """The harness's own record of a tool result, as the function bridge needs it."""
+    call = part.get("tool_use_id")
+    listed = record.get("tool_result_meta")
+    metas = [m for m in listed if isinstance(m, dict) and m.get("id") == call] if isinstance(listed, list) else []
+    meta = metas[0] if metas else {}
+    return {
+        "agent_id": record.get("agent_id"),
+        "content": part.get("content"),
+        "is_error": part.get("is_error"),
+        "isReplay": record.get("isReplay", False),
+        "isSynthetic": record.get("isSynthetic", False),
+        "non_execution_kind": meta.get("non_execution_kind"),
+        "parent_tool_use_id": record.get("parent_tool_use_id"),
+        "session_id": record.get("session_id"),
+        "tool_result_meta": meta or None,
+        "tool_use_id": call,
+        "tool_use_result": record.get("tool_use_result"),
+    }
+
+
+def _launched(told: Any) -> bool:
+    """Whether a tool result only says that a child was sent into the background."""
+    return isinstance(told, dict) and (told.get("isAsync") is True or told.get("status") == "async_launched")
+
+
+def _sum(one: Usage, other: Usage) -> Usage:
+    def add(a: int | None, b: int | None) -> int | None:
+        return b if a is None else a if b is None else a + b
+
+    return Usage(
+        input_tokens=add(one.input_tokens, other.input_tokens),
+        output_tokens=add(one.output_tokens, other.output_tokens),
+        cache_read_tokens=add(one.cache_read_tokens, other.cache_read_tokens),
+        cache_write_tokens=add(one.cache_write_tokens, other.cache_write_tokens),
+    )

@@ -1,0 +1,115 @@
+"""The border: whatever form a Claude record comes in leaves here as a record of the CLI's stream.
+
+There are three forms: records of ``--output-format stream-json`` (passed through), message objects of claude-agent-sdk
+(its parser drops fields, so a tee of the records is better where one can be had), and lines of session files, which
+write the same things in other words. The SDK is not imported: its classes are known by name.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+__all__ = ("record_of", "record_of_line")
+
+_FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "ResultMessage": {"model_usage": "modelUsage"},
+    "UserMessage": {},
+    "RateLimitEvent": {},
+    "ConversationResetMessage": {},
+    "StreamEvent": {},
+}
+_TYPES: Final = {
+    "ResultMessage": "result",
+    "RateLimitEvent": "rate_limit_event",
+    "ConversationResetMessage": "conversation_reset",
+    "StreamEvent": "stream_event",
+}
+_BLOCK_TYPES: Final = {
+    "TextBlock": "text",
+    "ThinkingBlock": "thinking",
+    "ToolUseBlock": "tool_use",
+    "ToolResultBlock": "tool_result",
+    "ServerToolUseBlock": "server_tool_use",
+    "ServerToolResultBlock": "server_tool_result",
+}
+
+
+def record_of(message: Any) -> dict[str, Any]:
+    """The record that a dict, a line of a session file or an SDK message stands for."""
+    if type(message) is dict:
+        return record_of_line(message) if "sessionId" in message or "isSidechain" in message else message
+    if isinstance(message, Mapping):
+        return record_of(dict(message))
+    name = type(message).__name__
+    if name == "AssistantMessage":
+        return _assistant(message)
+    if name == "UserMessage":
+        return _user(message)
+    if name in _TYPES:
+        fields = {_FIELDS[name].get(key, key): value for key, value in vars(message).items()}
+        return {"type": _TYPES[name], **fields}
+    data = getattr(message, "data", None)
+    if isinstance(data, dict) and hasattr(message, "subtype"):
+        return {"type": "system", "subtype": message.subtype, **data}
+    return {"type": name, "value": message}
+
+
+def _assistant(message: Any) -> dict[str, Any]:
+    get: Callable[[str], Any] = vars(message).get
+    inner = {
+        "id": get("message_id"),
+        "model": get("model"),
+        "content": _content(get("content")),
+        "stop_reason": get("stop_reason"),
+        "usage": get("usage"),
+    }
+    outer = {key: get(key) for key in ("parent_tool_use_id", "error", "session_id", "uuid")}
+    return {"type": "assistant", "message": inner, **outer}
+
+
+def _user(message: Any) -> dict[str, Any]:
+    get: Callable[[str], Any] = vars(message).get
+    outer = {key: get(key) for key in ("uuid", "parent_tool_use_id", "tool_use_result", "origin")}
+    return {"type": "user", "message": {"role": "user", "content": _content(get("content"))}, **outer}
+
+
+def _content(content: Any) -> Any:
+    if not isinstance(content, list):
+        return content
+    return [part if isinstance(part, str | dict) else _part(part) for part in content]
+
+
+def _part(part: Any) -> dict[str, Any]:
+    kind = _BLOCK_TYPES.get(type(part).__name__, type(part).__name__)
+    return {"type": kind, **getattr(part, "__dict__", {})}
+
+
+_LINE_NAMES: Final = (
+    ("agent_id", "agentId"),
+    ("api_error", "apiError"),
+    ("aborted", "isAbortedMidStream"),
+    ("error", "error"),
+    ("is_api_error_message", "isApiErrorMessage"),
+    ("isSynthetic", "isMeta"),
+    ("origin", "origin"),
+    ("session_id", "sessionId"),
+    ("timestamp", "timestamp"),
+    ("tool_use_result", "toolUseResult"),
+    ("uuid", "uuid"),
+)
+
+
+def record_of_line(line: dict[str, Any]) -> dict[str, Any]:
+    """The record that a line of a session file stands for; lines of other types come back as they are."""
+    kind = line.get("type")
+    if kind not in ("assistant", "user"):
+        return line
+    record: dict[str, Any] = {"type": kind, "message": line.get("message"), "parent_tool_use_id": None}
+    for name, own in _LINE_NAMES:
+        if own in line:
+            record[name] = line[own]
+    if line.get("isCompactSummary") or line.get("rowSource") == "harness":
+        record["isSynthetic"] = True
+    if "forkedFrom" in line:
+        record["restated"] = True
+    record["line"] = True
+    return record

@@ -51,9 +51,11 @@ class ChildProcess(asyncio.SubprocessProtocol):
 
     Attributes:
         exit_status: the exit status, negative for a signal's number; None while it runs.
+        cut: the output ended inside a line, which `lines` has handed over last.
     """
 
     exit_status: int | None = None
+    cut: bool = False
 
     def __init__(self, max_line: int = MAX_LINE, stderr_limit: int = _STDERR_LIMIT) -> None:
         self._framer = LineFramer(max_line)
@@ -137,7 +139,9 @@ class ChildProcess(asyncio.SubprocessProtocol):
             for block in taken:
                 ready += self._framer.push(block)
             if not ready and self._ended and not self._blocks:
-                return self._framer.close()
+                ready = self._framer.close()
+                self.cut = bool(ready)
+                return ready
             if ready:
                 return ready
             if not self._ended:

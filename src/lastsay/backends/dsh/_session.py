@@ -32,6 +32,7 @@ from lastsay.backends.dsh._shapes import (
     AssistantData,
     ChunkData,
     PackedData,
+    PackedRow,
     StreamRecord,
     ToolCallData,
     ToolResultData,
@@ -93,16 +94,36 @@ class Session:
         seed_length: how many of its first records are copied history, where the header counts them (generation A).
         marks_epochs: whether a message from outside that finds the session idle starts an epoch (logs, and sessions
             without a parent); a child on the wire has its epochs told by the harness.
+        pieces: whether each streamed piece becomes an event of its own, also where they were recorded together.
     """
 
     __slots__ = (
-        "_at", "_calls", "_draft", "_finish", "_late",
-        "_seed_length", "_usage", "ended", "epoch", "last_seq", "marks_epochs", "run",
-        "seeding", "time", "work",
+        "_at",
+        "_calls",
+        "_draft",
+        "_finish",
+        "_late",
+        "_pieces_apart",
+        "_seed_length",
+        "_usage",
+        "ended",
+        "epoch",
+        "last_seq",
+        "marks_epochs",
+        "run",
+        "seeding",
+        "time",
+        "work",
     )  # fmt: skip
 
     def __init__(
-        self, run: str, *, seeded: bool = False, seed_length: int | None = None, marks_epochs: bool = True
+        self,
+        run: str,
+        *,
+        seeded: bool = False,
+        seed_length: int | None = None,
+        marks_epochs: bool = True,
+        pieces: bool = True,
     ) -> None:
         self.run = run
         self.epoch = 0
@@ -119,6 +140,7 @@ class Session:
         self._finish: str | None = None
         self._usage: Usage | None = None
         self._late: list[Event] = []
+        self._pieces_apart = pieces
 
     def push(self, kind: str, raw: Any, seq: int | None = None, time: float | None = None) -> list[Event]:
         """The events that one record stands for; a `Fault` if it is broken.
@@ -205,10 +227,28 @@ class Session:
         if self.seeding or record.kind == "tool-call-chunks":
             return
         data = typed(record.data, PackedData)
-        draft, run = self._draft_of(data.turn, data.step, out), self.run
-        out += [delta(text, draft, run=run) for delta in (_PIECES[record.kind],) for text in data.texts]
+        draft = self._draft_of(data.turn, data.step, out)
+        out += self._pieces(_PIECES[record.kind], data.texts, draft)
         if record.seq is not None:
             self.last_seq = record.seq + len(data.texts) - 1
+
+    def push_texts(self, row: PackedRow) -> list[Event] | None:
+        """The events of a packed row of text: `push`, made short for the record that most of a log consists of.
+
+        None where the row is not a plain continuation of the draft that is open: then it takes the long way.
+        """
+        draft, last, first = self._draft, self.last_seq, row.seq0
+        if draft is None or last is None or first != last + 1 or self.ended:
+            return None
+        texts = row.data.texts
+        self.last_seq = last + len(texts)
+        return self._pieces(TextDelta, texts, draft)
+
+    def _pieces(self, delta: type[TextDelta] | type[ReasoningDelta], texts: list[str], message: str) -> list[Event]:
+        run = self.run
+        if not self._pieces_apart and len(texts) > 1:
+            texts = ["".join(texts)]
+        return [delta(text, message, run=run) for text in texts]
 
     def _draft_of(self, turn: int, step: int, out: list[Event]) -> str:
         if self._draft is None:
@@ -275,7 +315,7 @@ class Session:
         for record in stream:
             pieces = _PIECES.get(record.type)
             if pieces is not None:
-                out += [pieces(text, name, run=run) for text in record.texts]
+                out += self._pieces(pieces, record.texts, name)
                 continue
             chunk = record.chunk
             if chunk is None:

@@ -22,13 +22,14 @@ __all__ = (
     "AssistantData",
     "ChunkData",
     "PackedData",
+    "PackedRow",
     "RowEnvelope",
     "SessionHeader",
     "StreamRecord",
     "ToolCallData",
     "ToolResultData",
     "TurnEndData",
-    "loads_loosely",
+    "decoded",
     "typed",
 )
 
@@ -63,6 +64,13 @@ class PackedData(msgspec.Struct, gc=False):
     texts: list[str]
     turn: int = 0
     step: int = 0
+
+
+class PackedRow(msgspec.Struct, gc=False):
+    """A whole line that holds a packed run."""
+
+    seq0: int
+    data: PackedData
 
 
 class ChunkData(msgspec.Struct):
@@ -117,7 +125,7 @@ class TurnEndData(msgspec.Struct):
 _DECODERS: Final[dict[type[msgspec.Struct], msgspec.json.Decoder[Any]]] = {
     kind: msgspec.json.Decoder(kind)
     for kind in (
-        AssistantData, ChunkData, PackedData, RowEnvelope, SessionHeader, ToolCallData, ToolResultData, TurnEndData,
+        AssistantData, ChunkData, PackedData, PackedRow, RowEnvelope, SessionHeader, ToolCallData, ToolResultData, TurnEndData,
     )
 }  # fmt: skip
 
@@ -139,16 +147,19 @@ def typed(raw: Any, kind: type[S]) -> S:
         except msgspec.ValidationError:
             raise
         except (msgspec.DecodeError, UnicodeDecodeError):
-            raw = loads_loosely(bytes(raw))
+            raw = decoded(bytes(raw))
         else:
             return found
     return msgspec.convert(raw, kind)
 
 
-def loads_loosely(raw: bytes) -> Any:
+def decoded(line: bytes) -> Any:
     """The JSON value, lone surrogates and invalid UTF-8 included (JavaScript writes the former).
 
     Raises:
         ValueError: it is not JSON.
     """
-    return json.loads(raw.decode("utf-8", "surrogateescape"))
+    try:
+        return msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return json.loads(line.decode("utf-8", "surrogateescape"))

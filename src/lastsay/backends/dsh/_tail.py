@@ -48,7 +48,7 @@ def tail_of(path: str | Path) -> list[Event]:
         head = first_block(file.read(_HEAD)).partition(b"\n")[0]
     header = _header(head)
     kept = _kept(_lines_backward(backward_blocks(path)), header)
-    reader = LogNormaliser(resumed=True)
+    reader = LogNormaliser(resumed=True, pieces=False)
     out: list[Event] = reader.push(head) if header is not None else []
     for line in reversed(kept):
         out += reader.push(line)

@@ -24,10 +24,8 @@ several are open (children in parallel), the child's RunStarted waits for its fi
 
 from typing import Any, Final
 
-import msgspec
-
 from lastsay.backends.dsh._session import Session
-from lastsay.backends.dsh._shapes import loads_loosely
+from lastsay.backends.dsh._shapes import decoded
 from lastsay.events import ERROR, Event, Fault, Notice, RunEnded, RunStarted, ToolCall, ToolResult
 
 __all__ = ("BACKEND", "WireNormaliser")
@@ -60,7 +58,7 @@ class WireNormaliser:
         frame = raw
         if isinstance(raw, (bytes, bytearray)):
             try:
-                frame = _decoded(bytes(raw))
+                frame = decoded(bytes(raw))
             except (ValueError, RecursionError) as error:
                 text = bytes(raw[:200]).decode("utf-8", "replace")
                 return [Fault("invalid_json", f"not JSON: {error}", raw=text)]
@@ -255,13 +253,6 @@ class WireNormaliser:
             if parent == session or parent in below:
                 below.append(child)
         return below
-
-
-def _decoded(line: bytes) -> Any:
-    try:
-        return msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return loads_loosely(line)
 
 
 def _prompt_of(data: Any) -> str | None:

@@ -1,32 +1,27 @@
 """Logs as blocks of plain bytes: a plain file, or zstd with many frames in one file.
 
 DeepSeek Harness appends one complete zstd frame per durable batch, so a log has dozens of them, and a one-shot
-decompressor stops after the first. What a crash cut is the last frame: whatever of it decompresses is given, and then a
-`TornFrameError` is raised. Reading backward needs the frames' places only; they stand in the headers of frames and blocks
-(RFC 8878, sections 3.1.1 and 3.1.2), without decompressing.
+decompressor stops after the first. What a crash cut is the last frame: whatever of it decompresses is given. Reading
+backward needs the frames' places only; they stand in the headers of frames and blocks (RFC 8878, sections 3.1.1 and
+3.1.2), without decompressing.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 from lastsay.errors import MissingExtraError
+from lastsay.events import Fault
 
-__all__ = ("MAGIC", "TornFrameError", "backward_blocks", "first_block", "forward_blocks")
+__all__ = ("MAGIC", "PlainBytes", "backward_blocks", "first_block")
 
 MAGIC: Final = b"\x28\xb5\x2f\xfd"
 """What a zstd frame begins with."""
-_BLOCK: Final = 1024 * 1024
-"""Bytes that are read in one go."""
 _TAIL_BLOCK: Final = 64 * 1024
 """Bytes of a plain file that are read in one go from its end: a few steps of a run."""
 _CONTENT_SIZE: Final = (0, 2, 4, 8)
 _DICTIONARY_ID: Final = (0, 1, 2, 4)
 _RLE_BLOCK: Final = 1
-
-
-class TornFrameError(Exception):
-    """The last frame is not complete: the writer was cut, or is still writing."""
 
 
 def _zstandard() -> Any:
@@ -37,42 +32,57 @@ def _zstandard() -> Any:
     return zstandard
 
 
-def forward_blocks(path: Path) -> Iterator[bytes]:
-    """The plain bytes of a log, in order.
+class PlainBytes:
+    """Turns the bytes of a log, compressed or not, into plain bytes: `push` each block, `close` at the end."""
 
-    Raises:
-        MissingExtraError: it is compressed, and zstandard is not installed.
-        TornFrameError: after all that could be read of a compressed log that is cut.
-    """
-    with path.open("rb") as file:
-        head = file.read(len(MAGIC))
-        file.seek(0)
-        if head != MAGIC:
-            while block := file.read(_BLOCK):
-                yield block
-            return
-        yield from _decompressed(file)
+    __slots__ = ("_begun", "_compressed", "_frame", "_held", "_make", "fault")
 
+    def __init__(self) -> None:
+        self._held = b""
+        self._compressed: bool | None = None  # not known before the first four bytes
+        self._make: Any = None
+        self._frame: Any = None
+        self._begun = False
+        self.fault: Fault | None = None
+        """What is broken, once something is; nothing is given after it."""
 
-def _decompressed(file: BinaryIO) -> Iterator[bytes]:
-    zstandard = _zstandard()
-    decompressor = zstandard.ZstdDecompressor()
-    frame, begun = decompressor.decompressobj(), False
-    while data := file.read(_BLOCK):
-        while data:
+    def push(self, data: bytes) -> bytes:
+        """The plain bytes that `data` holds.
+
+        Raises:
+            MissingExtraError: the log is compressed, and zstandard is not installed.
+        """
+        if self._compressed is None:
+            data = self._held + data
+            if len(data) < len(MAGIC) and MAGIC.startswith(data):
+                self._held = data
+                return b""
+            self._held = b""
+            self._compressed = data.startswith(MAGIC)
+            if self._compressed:
+                self._make = _zstandard().ZstdDecompressor().decompressobj
+        return self._inflated(data) if self._compressed else data
+
+    def close(self) -> bytes:
+        """What was held back; an unfinished last frame becomes the `fault`."""
+        if self._begun and self.fault is None:
+            self.fault = Fault("torn_frame", "the compressed log is cut: its last frame ends early")
+        return self._held
+
+    def _inflated(self, data: bytes) -> bytes:
+        plain: list[bytes] = []
+        error = _zstandard().ZstdError
+        while data and self.fault is None:
+            self._frame = self._frame or self._make()
             try:
-                plain = frame.decompress(data)
-            except zstandard.ZstdError as error:
-                raise TornFrameError(str(error)) from error
-            begun = True
-            if plain:
-                yield plain
-            data = b""
-            if frame.eof:
-                data = frame.unused_data
-                frame, begun = decompressor.decompressobj(), False
-    if begun:
-        raise TornFrameError("the last frame ends early")
+                plain.append(self._frame.decompress(data))
+            except error as broken:
+                self.fault = Fault("torn_frame", f"the compressed log is broken: {broken}"[:400])
+                break
+            self._begun, data = True, b""
+            if self._frame.eof:
+                data, self._frame, self._begun = self._frame.unused_data, None, False
+        return plain[0] if len(plain) == 1 else b"".join(plain)
 
 
 def first_block(data: bytes) -> bytes:
@@ -81,13 +91,12 @@ def first_block(data: bytes) -> bytes:
         return data
     try:
         zstandard = _zstandard()
-        plain: bytes = zstandard.ZstdDecompressor().decompressobj().decompress(data)
-    except (MissingExtraError, ValueError, RuntimeError):
+    except MissingExtraError:
         return b""
-    except Exception as error:
-        if type(error).__name__ == "ZstdError":
-            return b""
-        raise
+    try:
+        plain: bytes = zstandard.ZstdDecompressor().decompressobj().decompress(data)  # one frame, no more
+    except zstandard.ZstdError:
+        return b""
     return plain
 
 

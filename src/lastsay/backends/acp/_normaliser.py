@@ -1,0 +1,436 @@
+"""The Agent Client Protocol, versions 1 and 2 (draft), as events. Sans-IO: frames in, events out.
+
+The run begins when the session is known, and ends at `close`, not at the answer to the prompt: agents send updates
+after it (agentclientprotocol/claude-agent-acp#824, anomalyco/opencode#17505), and their text counts.
+
+| state      | left when                                                        | what comes meanwhile           |
+|------------|------------------------------------------------------------------|--------------------------------|
+| before     | ``session/new`` is answered, or any update comes unasked for     | held back, then told in order  |
+| running    | protocol 1: the prompt is answered; 2: ``state_update`` idle with | told                           |
+|            | a stop reason; an error; `lost`                                  |                                |
+| answered   | `close`; protocol 2: back to running by ``state_update`` running | told, and counted as late      |
+| closed     |                                                                  | dropped                        |
+
+Child sessions (draft, agent-client-protocol#1992) are runs of their own: ``subagent_update`` starts and ends them. A
+child that is running when the parent ends is ended as aborted.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from lastsay.backends.acp._content import usage_of
+from lastsay.backends.acp._frames import ThoughtChunk, decode_chunk, decode_line, is_frame
+from lastsay.backends.acp._recovery import Agent, End, agent_named, end_of
+from lastsay.backends.acp._session import Session
+from lastsay.events import (
+    ABORTED,
+    ERROR,
+    MAIN,
+    EpochStarted,
+    Event,
+    Fault,
+    Notice,
+    RunEnded,
+    RunStarted,
+    UsageReported,
+)
+
+__all__ = ("Normaliser",)
+
+_HELD_LIMIT: Final = 10_000
+"""Events held back before the session is known; with more than these, the run is begun without waiting."""
+
+
+class _Child:
+    __slots__ = ("ended", "epoch", "session")
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.epoch = 0
+        self.ended = False
+
+
+class Normaliser:
+    """Normalises what one agent sends in one session and one turn.
+
+    Feed it the agent's frames with `push` (or whole lines with `push_lines`), tell it ours with `sent`, and `close` it.
+    Without `sent` it goes by the shape of answers, so that a log of the agent's side alone can be read.
+
+    Args:
+        session: the session's id, where it is known from the start.
+        agent: the agent's name, where it is known from the start.
+
+    Attributes:
+        initialized: the answer to ``initialize``, or None.
+        session: the session's id, or None.
+        refused: the error that a request of ours got, by method.
+        answered: how the turn ended, or None while it runs.
+        inbox: frames of the agent that want an answer; whoever holds the connection takes them out.
+    """
+
+    def __init__(self, *, session: str | None = None, agent: str | None = None) -> None:
+        self.initialized: dict[str, Any] | None = None
+        self.session = session
+        self.refused: dict[str, Any] = {}
+        self.answered: End | None = None
+        self.inbox: list[dict[str, Any]] = []
+        self._agent_name = agent
+        self._agent: Agent = agent_named(agent)
+        self._model: str | None = None
+        self._pending: dict[str, str] = {}
+        self._asked = False
+        self._cancelling = False
+        self._main = Session(MAIN, self._agent)
+        self._children: dict[str, _Child] = {}
+        self._nested = False  # the agent has child sessions
+        self._held: list[Event] | None = []
+        self._worked = False  # protocol 2: running was said
+        self._late_from: int | None = None
+        self._late = 0
+        self._exit_status: int | None = None
+        self._closed = False
+
+    @property
+    def protocol(self) -> int:
+        """The protocol version that the agent chose; 1 until it is known."""
+        version = (self.initialized or {}).get("protocolVersion")
+        return version if isinstance(version, int) else 1
+
+    def sent(self, frame: Mapping[str, Any]) -> None:
+        """Take a frame that went to the agent: answers are told by the request, and a cancellation is known."""
+        method, identity = frame.get("method"), frame.get("id")
+        if method == "session/cancel":
+            self._cancelling = True
+        elif isinstance(method, str) and identity is not None:
+            self._asked = True
+            self._pending[str(identity)] = method
+
+    def push(self, raw: Any) -> list[Event]:
+        """The events of one frame: an object, or a line as bytes or text. Never raises."""
+        if isinstance(raw, str):
+            raw = raw.encode("utf-8", "surrogatepass")
+        if isinstance(raw, (bytes, bytearray)):
+            return self.push_lines([(None, bytes(raw))])
+        out: list[Event] = []
+        if not self._closed:
+            if isinstance(raw, dict) and is_frame(raw):
+                self._frame(raw, out)
+            else:
+                out.append(Fault("not_jsonrpc", "not a JSON-RPC frame", raw=repr(raw)[:200]))
+        return self._released(out)
+
+    def push_lines(self, lines: Iterable[tuple[int | None, bytes] | Fault]) -> list[Event]:
+        """The events of numbered lines, in order; a `Fault` among them is passed on. Never raises."""
+        out: list[Event] = []
+        if self._closed:
+            return out
+        decode, main = decode_chunk, self._main
+        for item in lines:
+            if isinstance(item, Fault):
+                out.append(item)
+                continue
+            number, line = item
+            try:
+                frame = decode(line)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                self._slow_line(line, number, out)
+                continue
+            params = frame.params
+            update = params.update
+            if update.meta is not None or frame.id is not None:
+                self._slow_line(line, number, out)
+                continue
+            session = main if params.session_id == self.session else self._session(params.session_id, out)
+            if type(update) is ThoughtChunk:
+                session.thought(update.content.text, update.message_id, out)
+            else:
+                session.chunk(update.content.text, update.message_id, out)
+            self._late += self.answered is not None
+        return self._released(out)
+
+    def run_of(self, session: Any) -> str:
+        """The run id of a session's events."""
+        child = self._children.get(session) if isinstance(session, str) else None
+        return MAIN if child is None else child.session.run
+
+    def lost(self, *, exit_status: int | None = None) -> None:
+        """The agent's output ended; if the turn was not answered, this is its end."""
+        self._exit_status = exit_status
+        if self.answered is None:
+            how = "closed its output" if exit_status is None else f"ended with exit status {exit_status}"
+            if exit_status is not None and exit_status < 0:
+                how = f"was ended by signal {-exit_status}"
+            diagnostic = f"the agent {how} before it answered the prompt"
+            self._answer(End(ABORTED if self._cancelling else ERROR, None, "unknown", diagnostic))
+
+    def close(self) -> list[Event]:
+        """The end of everything that is open. A second call gives nothing."""
+        out: list[Event] = []
+        if self._closed or (self._held is not None and not self._held and self.answered is None):
+            self._closed = True
+            return out
+        self._begin(out)
+        self._closed = True
+        end = self.answered or End(
+            ABORTED if self._cancelling else ERROR, None, "unknown", "the turn has no end record"
+        )
+        for child in self._children.values():
+            if not child.ended:
+                self._end_child(child, End(ABORTED, None, "recovered", "the parent ended first"), out)
+        self._main.close(out, interrupted=end.stop_reason == ABORTED)
+        if self._late_from is not None and self._late:
+            characters = self._main.characters - self._late_from
+            out.append(Notice("late", {"updates": self._late, "characters": characters}))
+        status = self._exit_status
+        ended = RunEnded(
+            end.stop_reason, diagnostic=end.diagnostic, raw=end.raw, provenance=end.provenance, exit_status=status
+        )
+        out.append(ended)
+        return out
+
+    # Frames.
+
+    def _slow_line(self, line: bytes, number: int | None, out: list[Event]) -> None:
+        for part in decode_line(line, number):
+            if isinstance(part, Fault):
+                out.append(part)
+            else:
+                self._frame(part, out)
+
+    def _frame(self, frame: dict[str, Any], out: list[Event]) -> None:
+        method = frame.get("method")
+        if not isinstance(method, str):
+            self._response(frame, out)
+        elif frame.get("id") is not None:
+            self._request(method, frame, out)
+        else:
+            self._notification(method, frame, out)
+
+    def _notification(self, method: str, frame: dict[str, Any], out: list[Event]) -> None:
+        params = frame.get("params")
+        fields: dict[str, Any] = params if isinstance(params, dict) else {}
+        session_id = fields.get("sessionId")
+        if method == "session/update":
+            self._update(session_id, fields.get("update"), out)
+        elif method.lstrip("_").endswith("session/retrying"):
+            self._session(session_id, out).retry(out)
+        else:
+            if method == "$/cancel_request":
+                self.inbox.append(frame)
+            out.append(Notice(method, params))
+
+    def _request(self, method: str, frame: dict[str, Any], out: list[Event]) -> None:
+        self.inbox.append(frame)
+        params = frame.get("params")
+        fields: dict[str, Any] = params if isinstance(params, dict) else {}
+        if method != "session/request_permission":
+            out.append(Notice("agent_request", {"method": method, "params": params}))
+            return
+        session = self._session(fields.get("sessionId"), out)
+        subject = fields.get("subject")
+        call = subject.get("toolCall") if isinstance(subject, dict) else fields.get("toolCall")
+        if isinstance(call, dict):
+            session.tool(call, out)
+        out.append(Notice("permission_request", params, run=session.run))
+
+    def _response(self, frame: dict[str, Any], out: list[Event]) -> None:
+        method = self._pending.pop(str(frame["id"]), None) or self._method_by_shape(frame)
+        result = frame.get("result")
+        if method is None:
+            out.append(Fault("unmatched_response", f"an answer to nothing that was asked: id {frame['id']!r}"))
+        elif method == "session/prompt":
+            self._prompt_answer(frame, out)
+        elif frame.get("error") is not None:
+            self.refused[method] = frame["error"]
+        elif method == "initialize":
+            self._initialize(result if isinstance(result, dict) else {})
+        elif method in ("session/new", "session/load", "session/resume"):
+            self._open_session(result if isinstance(result, dict) else {}, out)
+        else:
+            out.append(Notice("response", {"method": method, "result": result}))
+
+    def _method_by_shape(self, frame: dict[str, Any]) -> str | None:
+        """What an answer answers, where our side of the conversation is not known."""
+        if self._asked:
+            return None
+        result = frame.get("result")
+        if not isinstance(result, dict):
+            return "session/prompt" if "error" in frame else None
+        keys = (("stopReason", "session/prompt"), ("protocolVersion", "initialize"), ("sessionId", "session/new"))
+        return next((method for key, method in keys if key in result), None)
+
+    def _initialize(self, result: dict[str, Any]) -> None:
+        self.initialized = result
+        info = result.get("agentInfo") or result.get("info")
+        name = info.get("name") if isinstance(info, dict) else None
+        if isinstance(name, str) and name:
+            self._agent_name = name
+            self._agent = self._main.agent = agent_named(name)
+            self._main.expect_ids(ids=self._agent.ids)
+        capabilities = result.get("agentCapabilities") or result.get("capabilities")
+        self._nested = isinstance(capabilities, dict) and "subagents" in repr(
+            capabilities.keys() | _inner(capabilities)
+        )
+
+    def _open_session(self, result: dict[str, Any], out: list[Event]) -> None:
+        session = result.get("sessionId")
+        if isinstance(session, str):
+            self.session = session
+        models = result.get("models")
+        model = models.get("currentModelId") if isinstance(models, dict) else None
+        self._model = model if isinstance(model, str) else None
+        self._begin(out)
+
+    # Ends.
+
+    def _prompt_answer(self, frame: dict[str, Any], out: list[Event]) -> None:
+        result = frame.get("result")
+        fields: dict[str, Any] = result if isinstance(result, dict) else {}
+        usage = usage_of(fields.get("usage"))
+        if usage is not None:
+            message = self._main.message if self._agent.usage_of_last_call else None
+            out.append(UsageReported(usage, message))
+        only_accepted = (self.protocol >= 2 or self._worked) and "stopReason" not in fields and not frame.get("error")
+        if only_accepted:
+            out.append(Notice("prompt_accepted", result))
+            return
+        merged = {**self._main.meta, **_mapping(fields.get("_meta"))}
+        answer = {**frame, "result": {**fields, "_meta": merged}}
+        self._answer(end_of(answer, self._agent, cancelling=self._cancelling))
+
+    def _answer(self, end: End) -> None:
+        self.answered = end
+        self._late_from = self._main.characters
+
+    def _state(self, update: Mapping[str, Any], out: list[Event]) -> None:
+        """Protocol 2: the state of the session decides when the turn ends."""
+        state = update.get("state")
+        out.append(Notice("state_update", dict(update)))
+        if state == "running":
+            self._worked = True
+            self.answered, self._late_from, self._late = None, None, 0
+        elif state == "idle" and ("stopReason" in update or update.get("error") or self._worked):
+            self._answer(end_of(_as_answer(update), self._agent, cancelling=self._cancelling))
+
+    # Sessions.
+
+    def _update(self, session_id: Any, update: Any, out: list[Event]) -> None:
+        kind = update.get("sessionUpdate") if isinstance(update, dict) else None
+        if kind == "subagent_update":
+            self._subagent(session_id, update, out)
+            return
+        session = self._session(session_id, out)
+        self._late += self.answered is not None
+        if kind == "state_update":
+            if session is self._main:
+                self._state(update, out)
+            else:
+                self._child_state(str(session_id), update, out)
+        else:
+            session.push(update, out)
+
+    def _session(self, session_id: Any, out: list[Event]) -> Session:
+        """The session of that id. An agent without child sessions has one only, whatever id it writes."""
+        if session_id == self.session or not isinstance(session_id, str):
+            return self._main
+        child = self._children.get(session_id)
+        if child is None:
+            opening = "session/new" in self._pending.values() or self.session is None
+            if opening or not self._nested:
+                return self._main
+            child = self._start_child(session_id, MAIN, {}, out)
+        return child.session
+
+    def _start_child(self, run: str, parent: str, update: Mapping[str, Any], out: list[Event]) -> _Child:
+        child = self._children[run] = _Child(Session(run, self._agent))
+        title = update.get("title")
+        call = update.get("toolCallId")
+        out.append(
+            RunStarted(
+                run=run,
+                parent=parent,
+                agent=title if isinstance(title, str) else None,
+                backend="acp",
+                call=call if isinstance(call, str) else None,
+            )
+        )
+        return child
+
+    def _subagent(self, parent_id: Any, update: Mapping[str, Any], out: list[Event]) -> None:
+        nested = update.get("subagent")
+        fields = {**_mapping(nested), **update}
+        child_id = fields.get("sessionId") or fields.get("subagentSessionId")
+        self._nested = True
+        if not isinstance(child_id, str) or child_id == self.session:
+            out.append(Notice("subagent_update", dict(update)))
+            return
+        parent = self._session(parent_id, out).run
+        child = self._children.get(child_id) or self._start_child(child_id, parent, fields, out)
+        out.append(Notice("subagent_update", dict(update), run=parent))
+        self._child_state(child.session.run, fields, out)
+
+    def _child_state(self, run: str, update: Mapping[str, Any], out: list[Event]) -> None:
+        child = self._children[run]
+        state = update.get("state")
+        if state == "running" and child.ended:
+            child.ended = False
+            child.epoch += 1
+            out.append(EpochStarted(child.epoch, run=run))
+        elif state not in (None, "running", "requires_action") and not child.ended:
+            answer = _as_answer(update)
+            if "stopReason" not in update and state != "idle":
+                answer = {"result": {"stopReason": state}}  # completed, failed, cancelled: the state is the word
+            self._end_child(child, end_of(answer, self._agent, cancelling=self._cancelling), out)
+
+    def _end_child(self, child: _Child, end: End, out: list[Event]) -> None:
+        child.ended = True
+        child.session.close(out, interrupted=end.stop_reason == ABORTED)
+        run = child.session.run
+        out.append(
+            RunEnded(end.stop_reason, diagnostic=end.diagnostic, raw=end.raw, provenance=end.provenance, run=run)
+        )
+
+    # The beginning.
+
+    def _begin(self, out: list[Event]) -> None:
+        """Put the start, and what was held back, before what is in `out`."""
+        if self._held is None:
+            return
+        version = self.initialized or {}
+        info = _mapping(version.get("agentInfo") or version.get("info"))
+        start = RunStarted(agent=self._agent_name, backend="acp", model=self._model)
+        about: list[Event] = [Notice("agent_info", dict(info))] if info else []
+        out[:0] = [start, *about, *self._held]
+        self._held = None
+
+    def _released(self, out: list[Event]) -> list[Event]:
+        """What may be told now: everything once the run has begun."""
+        if self._held is None:
+            return out
+        unasked = not self._asked and any(type(event) is not Fault for event in out)
+        if unasked or self.answered is not None or len(self._held) + len(out) > _HELD_LIMIT:
+            self._begin(out)
+            return out
+        self._held += out
+        return []
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _inner(capabilities: Mapping[str, Any]) -> set[str]:
+    return {key for value in capabilities.values() if isinstance(value, dict) for key in value}
+
+
+def _as_answer(update: Mapping[str, Any]) -> dict[str, Any]:
+    """A state update of protocol 2 in the form of an answer to the prompt."""
+    error = update.get("error")
+    stop = update.get("stopReason")
+    if error is not None:
+        return {"error": error}
+    if stop == "error":
+        return {"error": {"message": "the agent ended the turn with an error"}}
+    return {"result": {"stopReason": stop, "_meta": update.get("_meta")}}

@@ -1,0 +1,5 @@
+"""``python -m lastsay.testing.acp_agent``."""
+
+from lastsay.testing.acp_agent import main
+
+main()

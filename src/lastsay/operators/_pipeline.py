@@ -15,13 +15,15 @@ from itertools import chain, groupby
 from typing import Any, Final
 
 from lastsay.errors import UsageError
-from lastsay.events import Event
+from lastsay.events import EVENT_TYPES, Event
 from lastsay.operators._stage import Handler, Kind, Stage
 
 __all__ = ("Level", "Pipeline")
 
 SHORT: Final = 4
 """Lists shorter than this go event by event: grouping them costs more than it saves (measured)."""
+
+_KNOWN: Final = frozenset(EVENT_TYPES)
 
 Out = list[Event]
 StepOne = Callable[[Event, Out], None]
@@ -47,7 +49,7 @@ class Level(dict[type, Plan]):
         step: tuple[StepOne | None, StepRun | None] = (None, None)
         level = self
         while level.rest is not None:
-            pair = level.own.get(event_type)
+            pair = level.own.get(event_type if event_type in _KNOWN else object)
             kind, level = level.kind, level.rest
             if pair is None:
                 continue

@@ -38,7 +38,7 @@ __all__ = ("Handler", "Handlers", "Kind", "Stage", "every")
 
 Kind = Literal["observe", "map", "filter", "flat"]
 Handler = Callable[[Any], Any]
-Handlers = Mapping[type[Event], Handler | tuple[Handler, Handler]]
+Handlers = Mapping[type, Handler | tuple[Handler, Handler]]
 
 
 class Stage:
@@ -52,7 +52,10 @@ class Stage:
     stream passes nothing on from then on."""
 
     def handlers(self) -> Handlers:
-        """What to call for which class: a handler of one event, or a pair with a handler of a run as well."""
+        """What to call for which class: a handler of one event, or a pair with a handler of a run as well.
+
+        The class `object` stands for everything that is not an event.
+        """
         raise NotImplementedError
 
     def settle(self) -> Sequence[Event]:

@@ -20,7 +20,7 @@ import anyio
 from lastsay.errors import UsageError
 from lastsay.events import Event
 
-__all__ = ("CLOSE_LIMIT", "Batches", "Opened", "Stream", "as_stream")
+__all__ = ("CLOSE_LIMIT", "Batches", "Opened", "Stream", "as_stream", "without")
 
 CLOSE_LIMIT: Final = 5.0
 """Seconds that closing a source may take before it is cancelled."""
@@ -141,6 +141,16 @@ def as_stream(source: "Stream | AsyncIterable[Event]") -> Stream:
     return Stream.from_events(lambda: source)
 
 
+def without(error: BaseException, *kinds: type[BaseException]) -> BaseException | None:
+    """What is left of an error without those classes, also inside exception groups; a group of one is unwrapped."""
+    if isinstance(error, BaseExceptionGroup):
+        _, rest = error.split(kinds)
+        while isinstance(rest, BaseExceptionGroup) and len(rest.exceptions) == 1:
+            rest = rest.exceptions[0]
+        return rest
+    return None if isinstance(error, kinds) else error
+
+
 class Owned(AbstractAsyncContextManager[AsyncIterator[Item]]):
     """Owns one iteration of what `make()` gives, and closes it on leaving."""
 
@@ -159,10 +169,16 @@ class Owned(AbstractAsyncContextManager[AsyncIterator[Item]]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         iterator, self._iterator = self._iterator, None
-        if hasattr(iterator, "__aexit__"):
-            await iterator.__aexit__(None, None, None)
-        elif hasattr(iterator, "aclose"):
-            await iterator.aclose()
+        try:
+            if hasattr(iterator, "__aexit__"):
+                await iterator.__aexit__(None, None, None)
+            elif hasattr(iterator, "aclose"):
+                await iterator.aclose()
+        except BaseExceptionGroup as group:
+            # A generator with a task group around its yield wraps the very exception that closes it.
+            failure = without(group, GeneratorExit)
+            if failure is not None:
+                raise failure from None
         return None
 
 
@@ -229,7 +245,9 @@ class _Guarded(AbstractAsyncContextManager[AsyncIterator[Item]]):
             failure = raised
         # The scope sees only what closing raised: the body's own cancellation is not its to swallow.
         # Trio's scope answers True also when there was nothing to swallow.
-        handled = scope.__exit__(type(failure) if failure else None, failure, failure.__traceback__ if failure else None)
+        handled = scope.__exit__(
+            type(failure) if failure else None, failure, failure.__traceback__ if failure else None
+        )
         if scope.cancelled_caught:
             logging.getLogger("lastsay.operators").warning("a source did not close within %s seconds", CLOSE_LIMIT)
         elif failure is not None and not handled:

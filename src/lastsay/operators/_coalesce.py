@@ -1,0 +1,148 @@
+"""coalesce: fewer, larger deltas.
+
+Neighbouring deltas of one class, run and message become one. Anything else that passes lets the joined delta go first,
+so the order of the stream is kept. A joined delta carries the sequence number of its last piece: the point from which a
+reader resumes.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterable, Sequence
+from math import inf
+
+import anyio
+
+from lastsay.errors import UsageError
+from lastsay.events import EVENT_TYPES, Event, ReasoningDelta, TextDelta
+from lastsay.operators._fused import Operator, through
+from lastsay.operators._mailbox import Mailbox
+from lastsay.operators._own_task import pumped
+from lastsay.operators._pipeline import Pipeline
+from lastsay.operators._stage import Handlers, Stage
+from lastsay.operators._stream import Stream
+
+__all__ = ("coalesce",)
+
+Delta = TextDelta | ReasoningDelta
+
+
+def coalesce(seconds: float | None = None, *, characters: int | None = None) -> Operator:
+    """Joins neighbouring deltas of one message.
+
+    Without arguments it joins what is ready together, which delays nothing. With `seconds`, text waits for more of its
+    kind; with `characters` alone it waits for that many, for another event, or for the end, however long that takes.
+
+    Args:
+        seconds: how long the first piece of a delta may wait, in seconds.
+        characters: how many characters make a delta large enough to go on at once.
+    """
+    if seconds is not None and seconds <= 0:
+        raise UsageError(
+            f"coalesce({seconds}): seconds must be more than 0; leave it out to join what is ready together"
+        )
+    if characters is not None and characters < 1:
+        raise UsageError(f"coalesce(characters={characters}): at least 1 character")
+    if seconds is None:
+        return through(lambda: _Coalesce(characters, patient=characters is not None))
+    return _within(seconds, characters)
+
+
+class _Coalesce(Stage):
+    kind = "flat"
+
+    def __init__(self, characters: int | None, *, patient: bool) -> None:
+        self._limit = characters
+        self._patient = patient
+        self._last: Delta | None = None
+        self._pieces: list[str] = []
+        self._length = 0
+
+    @property
+    def holds(self) -> bool:
+        """Whether a piece waits."""
+        return self._last is not None
+
+    def handlers(self) -> Handlers:
+        others: Handlers = dict.fromkeys(EVENT_TYPES, (self._other, self._others))
+        return {**others, **dict.fromkeys((TextDelta, ReasoningDelta), (self._one, self._run))}
+
+    def _one(self, event: Delta) -> Sequence[Event]:
+        return self._run((event,))
+
+    def _run(self, events: Sequence[Delta]) -> Sequence[Event]:
+        out: list[Event] = []
+        first, last = events[0], self._last
+        if last is not None and type(last) is not type(first):
+            out += self.flush()
+            last = None
+        run, message = (first.run, first.message) if last is None else (last.run, last.message)
+        pieces, length, limit = self._pieces, self._length, self._limit
+        for event in events:
+            if event.message != message or event.run != run:
+                if last is not None:
+                    out.append(_joined(last, pieces))
+                pieces, length, last = [], 0, None
+                run, message = event.run, event.message
+            pieces.append(event.text)
+            last = event
+            if limit is not None:
+                length += len(event.text)
+                if length >= limit:
+                    out.append(_joined(last, pieces))
+                    pieces, length, last = [], 0, None
+        self._last, self._pieces, self._length = last, pieces, length
+        return out
+
+    def _other(self, event: Event) -> Sequence[Event]:
+        return (event,) if self._last is None else (*self.flush(), event)
+
+    def _others(self, events: Sequence[Event]) -> Sequence[Event]:
+        return events if self._last is None else (*self.flush(), *events)
+
+    def settle(self) -> Sequence[Event]:
+        return () if self._patient else self.flush()
+
+    def flush(self) -> Sequence[Event]:
+        last, pieces = self._last, self._pieces
+        if last is None:
+            return ()
+        self._last, self._pieces, self._length = None, [], 0
+        return (_joined(last, pieces),)
+
+
+def _joined(last: Delta, pieces: list[str]) -> Delta:
+    if len(pieces) == 1:
+        return last
+    return type(last)("".join(pieces), last.message, run=last.run, seq=last.seq)
+
+
+def _within(seconds: float, characters: int | None) -> Operator:
+    def operator(source: Stream | AsyncIterable[Event]) -> Stream:
+        return pumped(source, lambda mailbox: _timed(mailbox, seconds, characters))
+
+    return operator
+
+
+async def _timed(mailbox: Mailbox, seconds: float, characters: int | None) -> AsyncGenerator[list[Event], None]:
+    """The stage, driven by a clock instead of by the ends of batches."""
+    stage = _Coalesce(characters, patient=True)
+    pipeline = Pipeline([stage])
+    due = inf
+    while True:
+        batch: list[Event] | None = None
+        with anyio.move_on_at(due):
+            batch = await mailbox.take()
+        if batch is not None and not batch:
+            break
+        held = stage.holds
+        out = pipeline.push(batch) if batch else []
+        now = anyio.current_time()
+        if held and not out and now >= due:
+            out += stage.flush()
+        elif stage.holds and (out or not held):
+            due = now + seconds
+        if not stage.holds:
+            due = inf
+        if out:
+            yield out
+    rest = pipeline.flush()
+    if rest:
+        yield rest

@@ -1,0 +1,198 @@
+"""own_task: one task owns a source for its whole life.
+
+Sources may hold cancel scopes and task groups around their yields; asyncio and trio allow that only as long as every
+step runs in the same task. Operators that need a second task (a time limit, a merge, a broadcast) therefore never
+step the source themselves: one task enters it, reads it to its end and leaves it, and puts what it reads into a
+mailbox.
+Context variables that the source sets survive between its steps for the same reason
+(https://github.com/python-trio/trio/issues/264, https://github.com/anthropics/claude-agent-sdk-python/issues/454).
+
+On asyncio the task is a plain one, not a member of a task group: so the reader's side holds no scope of its own, and
+may be driven from several tasks in turn, as aiostream does. On trio it lives in a nursery.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any
+
+import anyio
+import anyio.abc
+
+from lastsay.errors import SourceError
+from lastsay.events import Event
+from lastsay.operators._fused import Operator
+from lastsay.operators._mailbox import ROOM, Mailbox, Signal
+from lastsay.operators._stream import CLOSE_LIMIT, Stream, as_stream, without
+
+__all__ = ("Pump", "own_task", "pumped")
+
+
+def own_task(*, room: int = ROOM) -> Operator:
+    """Gives the source a task of its own; what the source has ready comes as one list.
+
+    Errors of the source arrive as they are: an exception group of one is unwrapped. Costs one wake-up per list.
+
+    Args:
+        room: events that may be read ahead before the source has to wait.
+    """
+
+    def operator(source: Stream | AsyncIterable[Event]) -> Stream:
+        return pumped(source, _taken, room=room)
+
+    return operator
+
+
+def pumped(
+    source: Stream | AsyncIterable[Event],
+    read: Callable[[Mailbox], AsyncGenerator[list[Event], None]],
+    *,
+    room: int = ROOM,
+) -> Stream:
+    """The stream of what `read` makes of a mailbox that a task of its own fills from the source."""
+    stream = as_stream(source)
+    return Stream(lambda: _Pumped(stream, read, room))
+
+
+async def _taken(mailbox: Mailbox) -> AsyncGenerator[list[Event], None]:
+    while batch := await mailbox.take():
+        yield batch
+
+
+class _Pumped(AbstractAsyncContextManager[AsyncIterator[list[Event]]]):
+    __slots__ = ("_generator", "_mailbox", "_pump", "_read")
+
+    def __init__(self, stream: Stream, read: Callable[[Mailbox], AsyncGenerator[list[Event], None]], room: int) -> None:
+        self._read = read
+        self._mailbox = Mailbox(room)
+        self._pump = Pump(stream, self._mailbox.put, self._mailbox.close)
+        self._generator: AsyncGenerator[list[Event], None] | None = None
+
+    async def __aenter__(self) -> AsyncIterator[list[Event]]:
+        await self._pump.start()
+        self._generator = self._read(self._mailbox)
+        return self._generator
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._mailbox.drop()
+        try:
+            if self._generator is not None:
+                await self._generator.aclose()
+        finally:
+            await self._pump.stop()
+
+
+class Pump:
+    """The task that owns a source.
+
+    Args:
+        stream: what it enters, reads and leaves.
+        deliver: awaited with every list; the source is not read further until it returns.
+        finish: called once, after the source was left: with the error that ended it, or None.
+    """
+
+    __slots__ = (
+        "_deliver",
+        "_error",
+        "_finish",
+        "_group",
+        "_reading",
+        "_signal",
+        "_started",
+        "_stopping",
+        "_stream",
+        "_task",
+    )
+
+    def __init__(
+        self,
+        stream: Stream,
+        deliver: Callable[[list[Event]], Awaitable[None]],
+        finish: Callable[[BaseException | None], None],
+    ) -> None:
+        self._stream = stream
+        self._deliver = deliver
+        self._finish = finish
+        self._signal = Signal()
+        self._started = self._reading = self._stopping = False
+        self._error: BaseException | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._group: anyio.abc.TaskGroup | None = None
+
+    async def start(self) -> None:
+        """Start the task, and return when the source is open.
+
+        Raises:
+            BaseException: what entering the source raised.
+        """
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._group = await anyio.create_task_group().__aenter__()
+            self._group.start_soon(self._run)
+        else:
+            self._task = loop.create_task(self._run())
+        try:
+            while not self._started:
+                await self._signal.wait()
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.stop()
+            raise
+        if self._error is not None and not self._reading:
+            error, self._error = self._error, None
+            await self.stop()
+            raise error
+
+    async def stop(self) -> None:
+        """Stop reading, and return when the source is closed.
+
+        Raises:
+            BaseException: what closing the source raised, if it was still being read.
+        """
+        interrupt = not self._started or self._reading
+        self._stopping = True
+        if self._group is not None:
+            if interrupt:
+                self._group.cancel_scope.cancel()
+            await self._group.__aexit__(None, None, None)
+        elif self._task is not None and not self._task.done():
+            if interrupt:
+                self._task.cancel()
+            # The source's own entry bounds its closing; this bound is for a source that swallows cancellation.
+            await asyncio.wait((self._task,), timeout=2 * CLOSE_LIMIT)
+        if interrupt and self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    async def _run(self) -> None:
+        cancelled = anyio.get_cancelled_exc_class()
+        error: BaseException | None = None
+        try:
+            await self._read()
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as raised:  # noqa: BLE001  # the reader gets it, from `finish` or from `stop`
+            error = without(raised, cancelled, GeneratorExit)
+            if error is None and not self._stopping:
+                error = SourceError("the source was cancelled from outside")
+        finally:
+            self._error = error
+            self._started, self._reading = True, False
+            self._finish(error)
+            self._signal.wake()
+
+    async def _read(self) -> None:
+        async with self._stream.batches() as batches:
+            self._started = self._reading = True
+            self._signal.wake()
+            try:
+                async for batch in batches:
+                    await self._deliver(batch)
+                    if self._stopping:
+                        break
+            finally:
+                self._reading = self._stopping

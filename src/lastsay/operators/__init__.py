@@ -1,7 +1,9 @@
 """How streams compose: Stream, the fused pipeline, one operator per file."""
 
+from lastsay.operators._bridge import FunctionBridge
 from lastsay.operators._budget import budget
 from lastsay.operators._coalesce import coalesce
+from lastsay.operators._confirm import EXECUTION_FAILED, confirm
 from lastsay.operators._deadline import deadline
 from lastsay.operators._epochs import epochs
 from lastsay.operators._fused import Operator, through
@@ -16,7 +18,9 @@ from lastsay.operators._validate import validate
 
 __all__ = (
     "CLOSE_LIMIT",
+    "EXECUTION_FAILED",
     "Batches",
+    "FunctionBridge",
     "Handler",
     "Handlers",
     "Kind",
@@ -28,6 +32,7 @@ __all__ = (
     "as_stream",
     "budget",
     "coalesce",
+    "confirm",
     "deadline",
     "dedupe",
     "epochs",

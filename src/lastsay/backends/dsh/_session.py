@@ -31,6 +31,7 @@ from lastsay.backends.dsh._blocks import blocks_of, result_of, tool_input, usage
 from lastsay.backends.dsh._shapes import (
     AssistantData,
     ChunkData,
+    PackedCall,
     PackedData,
     PackedRow,
     StreamRecord,
@@ -73,6 +74,7 @@ _PIECES: Final[dict[str, type[TextDelta] | type[ReasoningDelta]]] = {
     "text-chunks": TextDelta,
     "reasoning-chunks": ReasoningDelta,
 }
+_ROWS: Final = frozenset({*_PIECES, "tool-call-chunks"})
 _DELTAS: Final[dict[str, type[TextDelta] | type[ReasoningDelta]]] = {
     "text-delta": TextDelta,
     "reasoning-delta": ReasoningDelta,
@@ -152,9 +154,10 @@ class Session:
             time: when it was written, in milliseconds since the epoch.
         """
         if seq is not None:
-            if self.last_seq is not None and seq <= self.last_seq:
-                return []
-            self.last_seq = seq
+            if kind not in _ROWS:
+                if self.last_seq is not None and seq <= self.last_seq:
+                    return []
+                self.last_seq = seq
             if self._seed_length is not None and seq >= self._seed_length:
                 self.seeding, self._seed_length = False, None
         if time is not None:
@@ -224,13 +227,22 @@ class Session:
                 self._abort_draft(out, failure)
 
     def _packed(self, record: _Record, out: list[Event]) -> None:
-        if self.seeding or record.kind == "tool-call-chunks":
+        delta = _PIECES.get(record.kind)
+        if delta is None:
+            self._unseen(record.seq, typed(record.data, PackedCall).args)
             return
         data = typed(record.data, PackedData)
-        draft = self._draft_of(data.turn, data.step, out)
-        out += self._pieces(_PIECES[record.kind], data.texts, draft)
-        if record.seq is not None:
-            self.last_seq = record.seq + len(data.texts) - 1
+        texts = self._unseen(record.seq, data.texts)
+        if texts and not self.seeding:
+            out += self._pieces(delta, texts, self._draft_of(data.turn, data.step, out))
+
+    def _unseen(self, first: int | None, members: list[str]) -> list[str]:
+        """The members of a packed row that did not come before, one by one (on the wire, before a log was read)."""
+        if first is None:
+            return members
+        seen = 0 if self.last_seq is None else max(0, self.last_seq - first + 1)
+        self.last_seq = max(self.last_seq or 0, first + len(members) - 1)
+        return members[seen:] if seen else members
 
     def push_texts(self, row: PackedRow) -> list[Event] | None:
         """The events of a packed row of text: `push`, made short for the record that most of a log consists of.

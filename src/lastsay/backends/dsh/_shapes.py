@@ -21,6 +21,7 @@ import msgspec
 __all__ = (
     "AssistantData",
     "ChunkData",
+    "PackedCall",
     "PackedData",
     "PackedRow",
     "RowEnvelope",
@@ -64,6 +65,12 @@ class PackedData(msgspec.Struct, gc=False):
     texts: list[str]
     turn: int = 0
     step: int = 0
+
+
+class PackedCall(msgspec.Struct, gc=False):
+    """A packed run of pieces of a tool call's arguments: only their number matters."""
+
+    args: list[str]
 
 
 class PackedRow(msgspec.Struct, gc=False):
@@ -125,7 +132,8 @@ class TurnEndData(msgspec.Struct):
 _DECODERS: Final[dict[type[msgspec.Struct], msgspec.json.Decoder[Any]]] = {
     kind: msgspec.json.Decoder(kind)
     for kind in (
-        AssistantData, ChunkData, PackedData, PackedRow, RowEnvelope, SessionHeader, ToolCallData, ToolResultData, TurnEndData,
+        AssistantData, ChunkData, PackedCall, PackedData, PackedRow, RowEnvelope, SessionHeader, ToolCallData,
+        ToolResultData, TurnEndData,
     )
 }  # fmt: skip
 

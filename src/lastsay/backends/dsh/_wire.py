@@ -31,6 +31,11 @@ from lastsay.events import ERROR, Event, Fault, Notice, RunEnded, RunStarted, To
 __all__ = ("BACKEND", "WireNormaliser")
 
 BACKEND: Final = "dsh"
+_REQUESTS: Final = frozenset(
+    {"initialize", "session/prompt", "session/resume", "session/wait", "session/working-directory/get",
+     "session/working-directory/set", "shutdown"}
+)  # fmt: skip
+"""What a client can ask for. A request of another name comes from the harness."""
 
 
 class WireNormaliser:
@@ -71,6 +76,8 @@ class WireNormaliser:
         params = frame.get("params")
         params = params if isinstance(params, dict) else {}
         if "id" in frame:
+            if method not in _REQUESTS:
+                return [Notice("request", frame)]
             return self._asked_for(str(frame["id"]), str(method), params)
         return self._notified(str(method), params, frame)
 

@@ -209,6 +209,11 @@ class FunctionBridge:
         """Let whoever waits for the result of a settled call go on."""
         self._answer(call)
 
+    def release_all(self) -> None:
+        """Let everyone go on: the run is over."""
+        for call in self._answers:
+            self._answer(call)
+
     def _answer(self, call: str) -> None:
         waiting = self._answers.get(call)
         if waiting is not None:

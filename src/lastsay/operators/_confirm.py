@@ -16,19 +16,21 @@ for a result, and a receipt that never comes is an event too.
 """
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
 import anyio
-import anyio.abc
 import anyio.to_thread
 
 from lastsay.events import ABORTED, COMPLETED, ERROR, MAIN, Event, Notice, RunEnded, RunStarted
 from lastsay.operators._bridge import FunctionBridge
-from lastsay.operators._stream import Stream
+from lastsay.operators._fused import Operator
+from lastsay.operators._mailbox import Mailbox
+from lastsay.operators._own_task import Pump
+from lastsay.operators._stream import Stream, as_stream
 from lastsay.receipts import Called, CallRecord, Effect, ReadFiles, Settled, Stray, Verdict
 
 __all__ = ("EXECUTION_FAILED", "confirm")
@@ -36,14 +38,11 @@ __all__ = ("EXECUTION_FAILED", "confirm")
 EXECUTION_FAILED: Final = "execution_failed"
 """The raw stop reason of a run that was ended because a function result could not be confirmed."""
 
-MAILBOX: Final = 64
-"""Batches that are read ahead of a slow consumer before the source waits."""
-
 _RESULT_FILE: Final = 64 * 1024 * 1024
 """Bytes of the largest result file that is read."""
 
 
-def confirm(bridge: FunctionBridge) -> Callable[[Stream], Stream]:
+def confirm(bridge: FunctionBridge) -> Operator:
     """An operator that confirms the function results of one run; see the top of this module for what it adds.
 
     Args:
@@ -52,125 +51,72 @@ def confirm(bridge: FunctionBridge) -> Callable[[Stream], Stream]:
     Cancellation: safe at every await; the source is closed in the task that opened it, and calls without a result are
     released.
     """
-    return lambda stream: Stream(lambda: _Confirming(stream, bridge))
 
+    def operator(source: Stream | AsyncIterable[Event]) -> Stream:
+        stream = as_stream(source)
+        return Stream(lambda: _Confirming(stream, bridge))
 
-class _Mailbox:
-    """Batches on their way from the source's task, and how the source ended."""
-
-    __slots__ = ("batches", "bridge", "ended", "error", "opened", "room")
-
-    def __init__(self, bridge: FunctionBridge) -> None:
-        self.bridge = bridge
-        self.batches: list[list[Event]] = []
-        self.opened = anyio.Event()
-        self.room = anyio.Event()
-        self.ended = False
-        self.error: BaseException | None = None
-
-    async def put(self, batch: list[Event]) -> None:
-        self.batches.append(batch)
-        self.bridge.wake()
-        if len(self.batches) >= MAILBOX:
-            self.room = anyio.Event()
-            await self.room.wait()
-
-    def take(self) -> list[list[Event]]:
-        batches, self.batches = self.batches, []
-        self.room.set()
-        return batches
-
-    def end(self, error: BaseException | None) -> None:
-        self.ended, self.error = True, error
-        self.opened.set()
-        self.bridge.wake()
+    return operator
 
 
 class _Confirming(AbstractAsyncContextManager[AsyncIterator[list[Event]]]):
     """One entry: a task that owns the source, and the loop that settles what comes out of it."""
 
     def __init__(self, stream: Stream, bridge: FunctionBridge) -> None:
-        self._stream = stream
         self._bridge = bridge
-        self._mailbox = _Mailbox(bridge)
+        self._mailbox = Mailbox()
+        self._pump = Pump(stream, self._deliver, self._finish)
+        self._error: BaseException | None = None
         self._root: str | None = None
-        self._tasks: anyio.abc.TaskGroup | None = None
-        # The group's own scope holds the consumer as well: the source alone is stopped by this one.
-        self._reading = anyio.CancelScope()
         self._output: AsyncGenerator[list[Event], None] | None = None
 
     async def __aenter__(self) -> AsyncIterator[list[Event]]:
         self._bridge.begin()
-        self._tasks = anyio.create_task_group()
-        await self._tasks.__aenter__()
-        try:
-            self._tasks.start_soon(self._pump)
-            await self._mailbox.opened.wait()
-        except BaseException:
-            await self._close()
-            raise
-        if self._mailbox.error is not None:
-            await self._close()
-            raise self._mailbox.error
+        await self._pump.start()
         self._output = self._confirmed()
         return self._output
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
+    ) -> None:
+        self._mailbox.drop()
         try:
             if self._output is not None:
                 await self._output.aclose()
         finally:
-            await self._close()
-        return None
+            self._bridge.ledger.close(at=anyio.current_time(), cancelled=True)
+            self._bridge.release_all()
+            await self._pump.stop()
 
-    async def _close(self) -> None:
-        assert self._tasks is not None
-        self._tasks.cancel_scope.cancel()
-        # The group is left without the body's error: it would come back wrapped.
-        await self._tasks.__aexit__(None, None, None)
-        self._bridge.ledger.close(at=anyio.current_time(), cancelled=True)
-        for effect in self._bridge.ledger.take():
-            if type(effect) is Settled:
-                self._bridge.release(effect.record.call)
+    async def _deliver(self, batch: list[Event]) -> None:
+        self._mailbox.put_nowait(batch)
+        self._bridge.wake()
+        await self._mailbox.put([])  # waits until there is room
 
-    async def _pump(self) -> None:
-        failure: BaseException | None = None
-        try:
-            with self._reading:
-                async with self._stream.batches() as batches:
-                    self._mailbox.opened.set()
-                    async for batch in batches:
-                        await self._mailbox.put(batch)
-        except Exception as error:  # noqa: BLE001  # raised again where the stream is read
-            failure = error
-        finally:
-            self._mailbox.end(failure)
+    def _finish(self, error: BaseException | None) -> None:
+        self._error = error
+        self._mailbox.close(error)
+        self._bridge.wake()
 
     async def _confirmed(self) -> AsyncGenerator[list[Event], None]:
-        bridge, mailbox = self._bridge, self._mailbox
-        while True:
-            bridge.arm()
-            # Read before the batches are: what is put in between sets the event that was armed above.
-            ended = mailbox.ended
+        ledger, fatal, ended = self._bridge.ledger, False, False
+        while not fatal and not ended:
+            self._bridge.arm()
+            # Asked before the mailbox is emptied: what comes in between wakes the wait below.
+            ended = self._mailbox.closed
             out: list[Event] = []
-            fatal = await self._settle(out)
-            for batch in mailbox.take():
-                fatal = fatal or await self._pass(batch, out)
-            if not fatal:
-                bridge.ledger.expire(at=anyio.current_time())
-                fatal = await self._settle(out)
-            if ended and not fatal and mailbox.error is None:
-                bridge.ledger.close(at=anyio.current_time())
+            fatal = await self._settle(out) or await self._pass(self._mailbox.take_nowait(), out)
+            if not fatal and self._error is None:
+                ledger.expire(at=anyio.current_time())
+                if ended:
+                    ledger.close(at=anyio.current_time())
                 fatal = await self._settle(out)
             if out:
                 yield out
-            if ended and not fatal and mailbox.error is not None:
-                raise mailbox.error
-            if ended or fatal:
-                return
-            await self._wait()
+            elif not ended:
+                await self._wait()
+        if not fatal and self._error is not None:
+            raise self._error
 
     async def _wait(self) -> None:
         deadline = self._bridge.ledger.deadline()
@@ -182,10 +128,8 @@ class _Confirming(AbstractAsyncContextManager[AsyncIterator[list[Event]]]):
         """Let a batch through; True where the run was ended in it."""
         for event in batch:
             kind = type(event)
-            if kind is RunStarted:
-                assert isinstance(event, RunStarted)
-                if event.parent is None and self._root is None:
-                    self._root = event.run
+            if kind is RunStarted and self._root is None:
+                self._root = event.run
             elif kind is RunEnded and event.run == (self._root or MAIN):
                 assert isinstance(event, RunEnded)
                 if await self._end(event, out):
@@ -230,7 +174,6 @@ class _Confirming(AbstractAsyncContextManager[AsyncIterator[list[Event]]]):
         self._bridge.ledger.supply(effect.call, contents, at=anyio.current_time())
 
     def _failed(self, record: CallRecord) -> RunEnded:
-        self._reading.cancel()
         diagnostic = f"function result of {record.call} ({record.function}) not confirmed: {record.verdict}"
         if record.detail:
             diagnostic = f"{diagnostic}: {record.detail}"

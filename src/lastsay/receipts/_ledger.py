@@ -27,6 +27,8 @@ gone. A result is handed over once; nothing is ever sent again.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from lastsay.errors import ReceiptError
 from lastsay.events import MAIN, Event, Notice, ToolCall, ToolResult
 from lastsay.receipts._admission import FunctionResult, Limits, Submission, check_call_id, check_size
@@ -244,6 +246,8 @@ class Ledger:
     def _receive(self, receipt: Receipt, at: float) -> None:
         if not self._counts(receipt):
             return
+        if receipt.session is None:
+            receipt = msgspec.structs.replace(receipt, session=self.session)
         entry = self._calls.get(receipt.call)
         if entry is None:
             self._outbox.append(Stray(receipt.call, Verdict.UNKNOWN_CALL, receipt.run))

@@ -59,7 +59,7 @@ class NativeProfile(msgspec.Struct, frozen=True, kw_only=True):
 
 _BY_SIZE: Final = r"<persisted-output>\nOutput too large \([^)\n]{1,32}\)\. Full output saved to: (?P<path>[^\n]+)\n"
 _BY_TOKENS: Final = (
-    r"Error: result \([\d,]+ characters(?: across [\d,]+ lines)?\) exceeds maximum allowed tokens\. "
+    r"Error: result \([\d,]+ characters(?: across [\d,]+ lines?)?\) exceeds maximum allowed tokens\. "
     r"Output has been saved to (?P<path>[^\n]+?)\.?\n"
 )
 

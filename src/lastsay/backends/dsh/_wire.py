@@ -151,7 +151,9 @@ class WireNormaliser:
         found = self.sessions.get(session) if session is not None else None
         error = frame.get("error")
         if error is None:
-            return found.end() if found is not None and method == "session/wait" else []
+            # A shutdown answers a waiting client as well, though the session was cut and not quiet (0.2.1rc2).
+            quiet = method == "session/wait" and found is not None and not self._shut
+            return found.end() if found is not None and quiet else []
         if method == "session/wait":
             return []
         if found is not None and not found.ended and not found.work.turns:

@@ -57,15 +57,16 @@ class Mailbox:
 
     Args:
         room: events that may wait before `put` does.
+        filled: what to wake when something was put in or the box was closed, if one reader has several boxes.
     """
 
     __slots__ = ("_batches", "_closed", "_error", "_filled", "_freed", "room", "waiting")
 
-    def __init__(self, room: int = ROOM) -> None:
+    def __init__(self, room: int = ROOM, filled: Signal | None = None) -> None:
         self.room = room
         self.waiting = 0
         self._batches: deque[list[Event]] = deque()
-        self._filled = Signal()
+        self._filled = filled or Signal()
         self._freed = Signal()
         self._closed = False
         self._error: BaseException | None = None
@@ -85,8 +86,17 @@ class Mailbox:
     async def put(self, events: list[Event]) -> None:
         """Put events in, and wait until the box has room again."""
         self.put_nowait(events)
+        await self.wait_for_room()
+
+    async def wait_for_room(self) -> None:
+        """Wait until less than `room` events wait, or the box is closed."""
         while self.waiting >= self.room and not self._closed:
             await self._freed.wait()
+
+    @property
+    def error(self) -> BaseException | None:
+        """What the writer closed with."""
+        return self._error
 
     def close(self, error: BaseException | None = None) -> None:
         """No more will come. The reader gets what is waiting, and then `error`, if there is one."""

@@ -99,7 +99,9 @@ class Pump:
         "_error",
         "_finish",
         "_group",
+        "_interrupted",
         "_reading",
+        "_refused",
         "_signal",
         "_started",
         "_stopping",
@@ -117,7 +119,7 @@ class Pump:
         self._deliver = deliver
         self._finish = finish
         self._signal = Signal()
-        self._started = self._reading = self._stopping = False
+        self._started = self._reading = self._stopping = self._interrupted = self._refused = False
         self._error: BaseException | None = None
         self._task: asyncio.Task[Any] | None = None
         self._group: anyio.abc.TaskGroup | None = None
@@ -128,6 +130,15 @@ class Pump:
         Raises:
             BaseException: what entering the source raised.
         """
+        await self.begin()
+        try:
+            await self.opened()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def begin(self) -> None:
+        """Start the task, and return at once. `stop` must follow, in any case."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -135,17 +146,30 @@ class Pump:
             self._group.start_soon(self._run)
         else:
             self._task = loop.create_task(self._run())
-        try:
-            while not self._started:
-                await self._signal.wait()
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await self.stop()
-            raise
-        if self._error is not None and not self._reading:
-            error, self._error = self._error, None
-            await self.stop()
-            raise error
+
+    async def opened(self) -> None:
+        """Return when the source is open.
+
+        Raises:
+            BaseException: what entering the source raised.
+        """
+        while not self._started:
+            await self._signal.wait()
+        if self._refused and self._error is not None:
+            raise self._error
+
+    def interrupt(self) -> None:
+        """Ask the task to stop, without waiting for it."""
+        if self._stopping:
+            return
+        self._stopping = True
+        self._interrupted = not self._started or self._reading
+        if not self._interrupted:
+            return
+        if self._group is not None:
+            self._group.cancel_scope.cancel()
+        elif self._task is not None:
+            self._task.cancel()
 
     async def stop(self) -> None:
         """Stop reading, and return when the source is closed.
@@ -153,18 +177,17 @@ class Pump:
         Raises:
             BaseException: what closing the source raised, if it was still being read.
         """
-        interrupt = not self._started or self._reading
-        self._stopping = True
+        self.interrupt()
         if self._group is not None:
-            if interrupt:
-                self._group.cancel_scope.cancel()
-            await self._group.__aexit__(None, None, None)
+            group, self._group = self._group, None
+            # A scope of our own would stand inside the nursery that is left here; the nursery's own does not.
+            group.cancel_scope.shield = True
+            await group.__aexit__(None, None, None)
         elif self._task is not None and not self._task.done():
-            if interrupt:
-                self._task.cancel()
             # The source's own entry bounds its closing; this bound is for a source that swallows cancellation.
-            await asyncio.wait((self._task,), timeout=2 * CLOSE_LIMIT)
-        if interrupt and self._error is not None:
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait((self._task,), timeout=2 * CLOSE_LIMIT)
+        if self._interrupted and self._error is not None:
             error, self._error = self._error, None
             raise error
 
@@ -181,6 +204,7 @@ class Pump:
                 error = SourceError("the source was cancelled from outside")
         finally:
             self._error = error
+            self._refused = not self._started and error is not None
             self._started, self._reading = True, False
             self._finish(error)
             self._signal.wake()

@@ -22,6 +22,11 @@ class OpenRuns:
         self._open: dict[str, None] = {}
         self._closed: set[str] = set()
 
+    @property
+    def untouched(self) -> bool:
+        """Whether no event was seen yet."""
+        return not self._open and not self._closed
+
     def see(self, event: Event) -> None:
         """Take note of one event."""
         run, kind = event.run, type(event)
@@ -57,7 +62,7 @@ class OpenRuns:
             diagnostic: one sentence for people.
             stop_reason: the mapped stop reason; `word` in kebab case if None, a failure for every consumer.
         """
-        if not self._open and not self._closed:
+        if self.untouched:
             self._open[MAIN] = None
         reason = stop_reason or word.replace("_", "-")
         ends: list[Event] = [

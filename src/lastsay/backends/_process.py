@@ -18,11 +18,12 @@ hangs while a paused pipe has data (seen with CPython 3.11 and 3.13), and a stre
 import asyncio
 import os
 import signal
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import anyio
 
@@ -41,6 +42,9 @@ _KILL_BOUND: Final = 5.0
 """Seconds to wait for the exit after SIGKILL: only a process stuck in the kernel needs longer."""
 _ORPHAN_BOUND: Final = 2.0
 """Seconds without output after which the pipe of a child that has exited is given up."""
+_LEFTOVER_ROUNDS: Final = 100
+_LEFTOVER_PAUSE: Final = 0.01
+"""Seconds between two looks at descendants that were sent SIGKILL, and how often they are looked at."""
 
 Lines = list[tuple[int, bytes] | Fault]
 """Numbered lines in order; a `Fault` stands where a line was lost."""
@@ -228,7 +232,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
     async def _family(self) -> set[tuple[int, int]]:
         if self._group is None:
             return set()
-        return await anyio.to_thread.run_sync(_descendants, self._group)
+        return await anyio.to_thread.run_sync(_relatives, self._group)
 
     def _drop_output(self) -> None:
         self._discarding = True
@@ -318,38 +322,60 @@ def _group_exists(group: int) -> bool:
     return True
 
 
-def _stat(pid: str) -> tuple[int, int, str] | None:
-    """Parent, start time in clock ticks and state of a process, or None if it is gone (proc(5), fields 4, 22, 3)."""
+class _Stat(NamedTuple):
+    """What proc(5) says about a process; `started` is in clock ticks since the boot."""
+
+    state: str
+    parent: int
+    group: int
+    started: int
+
+
+def _stat(pid: str) -> _Stat | None:
+    """None if the process is gone."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-        return int(fields[1]), int(fields[19]), fields[0].decode()
+        return _Stat(fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[19]))
     except (OSError, ValueError, IndexError):
         return None
 
 
-def _descendants(root: int) -> set[tuple[int, int]]:
-    """Process id and start time of each living descendant. Empty where there is no /proc: the group must do there."""
+def _relatives(group: int) -> set[tuple[int, int]]:
+    """Process id and start time of the group's members and of the leader's descendants in other groups.
+
+    Empty where there is no /proc: signals to the group must do there.
+    """
     try:
         pids = [entry.name for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
     except OSError:
         return set()
     found = {int(pid): stat for pid in pids if (stat := _stat(pid)) is not None}
     children: dict[int, list[int]] = {}
-    for pid, (parent, _, _) in found.items():
-        children.setdefault(parent, []).append(pid)
-    family: set[tuple[int, int]] = set()
-    todo = [root]
+    for pid, stat in found.items():
+        children.setdefault(stat.parent, []).append(pid)
+    todo = [group, *[pid for pid, stat in found.items() if stat.group == group]]
+    family: set[int] = set()
     while todo:
-        for pid in children.get(todo.pop(), ()):
-            family.add((pid, found[pid][1]))
-            todo.append(pid)
-    return family
+        pid = todo.pop()
+        if pid not in family:
+            family.add(pid)
+            todo += children.get(pid, ())
+    return {(pid, found[pid].started) for pid in family - {group} if pid in found}
+
+
+def _lives(pid: int, started: int) -> bool:
+    """The start time tells a process from a later one with its number; one that waits to be reaped is dead."""
+    stat = _stat(str(pid))
+    return stat is not None and stat.started == started and stat.state != "Z"
 
 
 def _kill_leftovers(family: set[tuple[int, int]]) -> None:
-    """SIGKILL to those that still live; the start time tells a process from a later one with its number."""
+    """SIGKILL to those that still live, and a short wait until they do not."""
     for pid, started in family:
-        stat = _stat(str(pid))
-        if stat is not None and stat[1] == started:
+        if _lives(pid, started):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
+    patience = _LEFTOVER_ROUNDS
+    while patience and any(_lives(pid, started) for pid, started in family):
+        time.sleep(_LEFTOVER_PAUSE)
+        patience -= 1

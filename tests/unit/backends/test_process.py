@@ -31,7 +31,7 @@ async def all_lines(child: ChildProcess) -> list[bytes | Fault]:
 def alive(pid: int) -> bool:
     """Whether a process lives; one that waits to be reaped does not."""
     stat = _process._stat(str(pid))
-    return stat is not None and stat[2] != "Z"
+    return stat is not None and stat.state != "Z"
 
 
 def descriptors() -> int:

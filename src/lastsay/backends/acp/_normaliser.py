@@ -409,7 +409,7 @@ class Normaliser:
         """What may be told now: everything once the run has begun."""
         if self._held is None:
             return out
-        unasked = not self._asked and any(type(event) is not Fault for event in out)
+        unasked = (self.session is not None or not self._asked) and any(type(event) is not Fault for event in out)
         if unasked or self.answered is not None or len(self._held) + len(out) > _HELD_LIMIT:
             self._begin(out)
             return out

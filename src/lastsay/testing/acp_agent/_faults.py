@@ -175,6 +175,15 @@ def late_text(agent: Agent) -> None:
     agent.chunk("there.")
 
 
+def babble(agent: Agent) -> None:
+    """Answers, and goes on sending updates for a minute."""
+    agent.hello()
+    agent.answer({"stopReason": "end_turn"})
+    for _ in range(6000):
+        agent.update("session_info_update", title="still here")
+        time.sleep(0.01)
+
+
 def warnings_without_ids(agent: Agent) -> str:
     """The harness's own text among the model's, without an id."""
     agent.chunk("Warning: low on disk.", None)
@@ -301,6 +310,7 @@ MODES: Final[tuple[Mode, ...]] = (
     answer_to_nothing,
     early_update,
     late_text,
+    babble,
     warnings_without_ids,
     retry,
     half_a_line_then_exit,

@@ -24,8 +24,9 @@ import logging
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from contextlib import aclosing
 from types import TracebackType
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from lastsay.consumers import Consumer, Panel, RunEnd, RunStart, StreamEnd, rendered
 from lastsay.errors import UsageError
@@ -37,6 +38,8 @@ __all__ = ("Activation", "Run", "collect", "open_run")
 
 _LOG: Final = logging.getLogger("lastsay.run")
 _NANOSECONDS: Final = 1_000_000_000
+
+Item = TypeVar("Item")
 
 
 class Activation:
@@ -79,11 +82,11 @@ class Run:
         self._root = root
         self._open: dict[str, Activation] = {}
         self._last: dict[str, Activation] = {}
-        self._batches: AsyncIterator[list[Event]] | None = None
         self._opened_ns = time.time_ns()
         self._undelivered = False
         self._how: StreamEnd | None = None
-        self._iterated = False
+        self._source: AsyncIterator[list[Event]]  # set on entry
+        self._reader: Any = None  # the async generator that is being read
 
     @property
     def root(self) -> Activation | None:
@@ -112,14 +115,23 @@ class Run:
         root = self.root
         return root.snapshot() if root is not None else RunFold(self._policy).snapshot()
 
-    async def batches(self) -> AsyncGenerator[list[Event], None]:
+    def batches(self) -> AsyncGenerator[list[Event], None]:
         """The events in lists, as the source gave them."""
-        if self._batches is None:
-            raise UsageError("a run is read inside its scope: async with open_run(...) as run")
-        if self._iterated:
+        return self._reading(self._read_batches())
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        """The events, one by one."""
+        return self._reading(self._read_events())
+
+    def _reading(self, generator: AsyncGenerator[Item, None]) -> AsyncGenerator[Item, None]:
+        """The generator, kept: a reader that breaks out leaves it open, and the scope closes it."""
+        if self._reader is not None:
             raise UsageError("a run is read once; iterate the events or the batches, in one place")
-        self._iterated = True
-        source = self._batches
+        self._reader = generator
+        return generator
+
+    async def _read_batches(self) -> AsyncGenerator[list[Event], None]:
+        source = self._source
         while self._how is None:
             try:
                 batch = await anext(source)
@@ -137,17 +149,13 @@ class Run:
                 await self._panel.settle()
             yield batch
 
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        """The events, one by one."""
-        batches = self.batches()
-        try:
+    async def _read_events(self) -> AsyncGenerator[Event, None]:
+        async with aclosing(self._read_batches()) as batches:
             async for batch in batches:
                 last = batch[-1]
                 for event in batch:
                     self._undelivered = event is not last
                     yield event
-        finally:
-            await batches.aclose()
 
     def _take(self, batch: list[Event]) -> None:
         """Fold a list of events, run by run of the same class."""
@@ -286,10 +294,17 @@ class Run:
         root = self.root
         return root is not None and root.start.epoch > 0 and root.outcome is None
 
-    def _fail_teardown(self, error: BaseException) -> None:
+    async def _stop_reading(self) -> None:
+        """Close what the reader left open. A reader in another task, still waiting, is left to its own error."""
+        if self._reader is not None and not self._reader.ag_running:
+            await self._reader.aclose()
+
+    def _fail_teardown(self, error: BaseException | None) -> None:
         """The root of a continued child whose teardown failed: an error, without output."""
         root = self.root
-        if root is not None and root.outcome is None:
+        if error is None and self._how == "source_failed":
+            error = self.error  # a generator source is torn down as it runs out
+        if error is not None and root is not None and root.outcome is None and root.fold.ended is not None:
             fold = RunFold(self._policy)
             fold.epoch = root.start.epoch
             fold.close(ERROR, evidence=("teardown_failed",), diagnostic=f"teardown failed: {rendered(error)}")
@@ -343,13 +358,14 @@ class open_run:  # noqa: N801  # a context manager that reads as the verb it is,
         run = self._run
         run._opened_ns = time.time_ns()
         self._entry = entry = self._stream.batches()
-        run._batches = await entry.__aenter__()
+        run._source = await entry.__aenter__()
         return run
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         run = self._run
+        await run._stop_reading()
         continued = run._continued()
         try:
             if not continued:
@@ -358,8 +374,7 @@ class open_run:  # noqa: N801  # a context manager that reads as the verb it is,
         finally:
             failure = await self._close()
         if continued:
-            if failure is not None:
-                run._fail_teardown(failure)
+            run._fail_teardown(failure)
             run._finish(error)
             await run._panel.settle()
 

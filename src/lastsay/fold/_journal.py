@@ -1,7 +1,8 @@
 """The journal: what of a run's events can still decide its output, in order.
 
 Three kinds of item stand in it. A `Draft` is text as it was streamed, one draft per stretch of one message. A `Message`
-stands at the place where it was last sent: a second one with the same id replaces the first, unless it is empty. A
+stands at the place where it was last sent: a second one with the same id replaces the first, unless it is empty or not
+the model's. A
 `Mark` is a boundary: a step (tool call or result), a turn of the user or one injected by the harness, an aborted
 attempt, a retraction and what it took away.
 
@@ -116,7 +117,7 @@ class Journal:
         self._everything = everything
         self._live = 0  # messages of the model with content, not retracted
         self._deaf = False  # streamed text cannot matter now
-        self._ids: set[str] = set()  # of the messages in items that have content
+        self._ids: set[str] = set()  # of those that have one
         self._pending: list[Draft] = []  # drafts whose message has not come
         self._open: list[str] | None = None  # pieces of the draft that is being streamed
         self._open_id: str | None = None
@@ -211,12 +212,13 @@ class Journal:
 
     def _add_message(self, message: Message) -> None:
         self._open = None
-        if message.content and message.message is not None:
+        counts = bool(message.content) and message.origin == "model"
+        if counts and message.message is not None:
             if message.message in self._ids:
                 del self.items[self._place(message.message)]
             self._ids.add(message.message)
         self.items.append(message)
-        if message.content and message.origin == "model":
+        if counts:
             self._live += 1
             self._deaf = not self._streams
             self._cover(message.message, told=has_substance(message))
@@ -225,8 +227,8 @@ class Journal:
         """Where the message of that id stands; it no longer counts as live."""
         for at in range(len(self.items) - 1, -1, -1):
             item = self.items[at]
-            if type(item) is Message and item.message == message_id and item.content:
-                self._live -= item.origin == "model"
+            if type(item) is Message and item.message == message_id and item.content and item.origin == "model":
+                self._live -= 1
                 return at
         raise AssertionError(message_id)
 
@@ -298,8 +300,8 @@ class Journal:
 
     def _load_message(self, message: Message) -> None:
         self.items.append(message)
-        if message.content:
-            self._live += message.origin == "model"
+        if message.content and message.origin == "model":
+            self._live += 1
             if message.message is not None:
                 self._ids.add(message.message)
 

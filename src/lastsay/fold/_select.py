@@ -58,19 +58,18 @@ class Selection(msgspec.Struct, kw_only=True):
 class _Segment:
     """Streamed text of one message, or of one step where there are no ids."""
 
-    __slots__ = ("aborted", "at", "covered", "dropped", "message", "texts")
+    __slots__ = ("aborted", "at", "covered", "message", "parts")
 
     def __init__(self, message: str | None, at: int) -> None:
         self.message = message
         self.at = at
-        self.texts: list[str] = []
+        self.parts: list[tuple[int, str]] = []  # place and text of each stretch
         self.aborted = False
-        self.dropped = False
         self.covered = False
 
     @property
     def text(self) -> str:
-        return "".join(self.texts)
+        return "".join([text for _, text in self.parts])
 
 
 _NOT_MODEL: Final = "written by the harness, not by the model"
@@ -205,7 +204,6 @@ class _Selector:
         for segment in reversed(self.segments):
             if segment.aborted and later:
                 self.why[segment.at] = "its attempt was aborted, and a later one produced text (drop_aborted)"
-                segment.dropped = True
             else:
                 kept.append(segment)
             later = later or bool(segment.text)
@@ -226,7 +224,8 @@ class _Selector:
             self.why[segment.at] = "no message counts; this text was streamed"
         completed = self.ended is not None and known_stop_reason(self.ended.stop_reason) == COMPLETED
         partial = not completed or segments[-1].aborted
-        return Selection(output=(Text("".join([s.text for s in segments])),), source="streamed", partial=partial)
+        in_order = sorted([part for s in segments for part in s.parts])  # messages may be streamed interleaved
+        return Selection(output=(Text("".join([t for _, t in in_order])),), source="streamed", partial=partial)
 
     def _terminal(self) -> Selection | None:
         text = self.ended.terminal if self.ended is not None else None
@@ -296,7 +295,7 @@ def _segments(items: list[Item]) -> list[_Segment]:
                 by_id[item.message] = segment
             segment.at = at
             segment.covered = item.covered
-            segment.texts.append(item.text)
+            segment.parts.append((at, item.text))
             continue
         loose = None
         if type(item) is Mark and item.kind == "aborted":

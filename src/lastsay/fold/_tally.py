@@ -123,7 +123,7 @@ class Tally(msgspec.Struct, kw_only=True):
         if message.message is not None:
             self.ids.add(message.message)
         self.counts.messages += new
-        self.counts.empty += new and not message.content
+        self.counts.empty += not message.content
         calls = any(type(block) is ToolUse for block in message.content)
         self.last_told = has_substance(message) and not calls and not message.interrupted
         self.last_stop = message.stop_reason
@@ -132,11 +132,11 @@ class Tally(msgspec.Struct, kw_only=True):
         if message.content:
             self.spoke = True
             self.failure = None
-            self._content(message, new=new)
+            self._content(message)
 
-    def _content(self, message: Message, *, new: bool) -> None:
+    def _content(self, message: Message) -> None:
         kinds = {type(block) for block in message.content}
-        self.counts.reasoning += new and Reasoning in kinds
+        self.counts.reasoning += Reasoning in kinds
         if Text in kinds and not has_substance(message):
             self.blank = True
         calls = [block.id for block in message.content if type(block) is ToolUse]

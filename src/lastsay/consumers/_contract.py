@@ -23,7 +23,7 @@ StreamEnd = Literal["ended", "drained", "closed_early", "cancelled", "consumer_f
 stream ran out without one; the reader left, was cancelled, or raised; the source raised."""
 
 
-class RunStart(msgspec.Struct, frozen=True, kw_only=True):
+class RunStart(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     """The facts about a run that are known when it starts."""
 
     run_id: str

@@ -1,0 +1,34 @@
+"""What a telemetry consumer was asked to do, in one frozen value."""
+
+from collections.abc import Callable
+
+import msgspec
+from opentelemetry.context import Context
+
+from lastsay.consumers._contract import RunStart
+from lastsay.consumers._telemetry._content import Capture
+from lastsay.consumers._telemetry._names import PROVIDERS, Names
+
+__all__ = ("Options",)
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """See `telemetry` for each."""
+
+    names: Names
+    capture: Capture
+    content_limit: int
+    tolerated: frozenset[str]
+    delegations: bool
+    prompt: str | None
+    conversation_id: str | None
+    provider: str | None
+    parent: Context | Callable[[], Context] | None
+
+    def provider_of(self, start: RunStart) -> str | None:
+        """The provider's name in the conventions' vocabulary; None where it is not known or not emitted."""
+        if start.local and not self.names.provider_of_local:
+            return None
+        if self.provider is not None or start.provider is None:
+            return self.provider
+        return PROVIDERS.get(start.provider, start.provider)

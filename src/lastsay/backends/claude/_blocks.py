@@ -4,7 +4,7 @@ from typing import Any
 
 from lastsay.events import Block, Image, Opaque, Reasoning, Text, ToolUse, Usage
 
-__all__ = ("blocks_of", "join_text", "text_of", "usage_of")
+__all__ = ("blocks_of", "join_text", "summed", "text_of", "usage_of")
 
 
 def blocks_of(content: Any) -> tuple[Block, ...]:
@@ -89,3 +89,17 @@ def usage_of(usage: Any, *, begun_only: bool = False) -> Usage | None:
         cache_write_tokens=_count(usage, "cache_creation_input_tokens"),
     )
     return None if counts == Usage() else counts
+
+
+def summed(one: Usage, other: Usage) -> Usage:
+    """Both counts added up; what only one of them says is taken from it."""
+
+    def add(a: int | None, b: int | None) -> int | None:
+        return b if a is None else a if b is None else a + b
+
+    return Usage(
+        input_tokens=add(one.input_tokens, other.input_tokens),
+        output_tokens=add(one.output_tokens, other.output_tokens),
+        cache_read_tokens=add(one.cache_read_tokens, other.cache_read_tokens),
+        cache_write_tokens=add(one.cache_write_tokens, other.cache_write_tokens),
+    )

@@ -21,7 +21,9 @@ def _string(value: Any) -> str | None:
 
 
 def _ended(run: Run, ending: Ending, **fields: Any) -> RunEnded:
-    return RunEnded(ending.stop_reason, raw=ending.raw, provenance=ending.provenance, run=run.id, **fields)
+    return RunEnded(
+        ending.stop_reason, raw=ending.raw, provenance=ending.provenance, time=run.time, run=run.id, **fields
+    )
 
 
 def result_end(run: Run, record: dict[str, Any]) -> RunEnded:

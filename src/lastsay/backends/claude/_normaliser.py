@@ -18,7 +18,7 @@ One object serves the CLI's stream, the SDK's messages and the lines of session 
     stream_event                MessageStarted, TextDelta, ReasoningDelta, Message
     assistant                   Message, ToolCall
     user, tool_result block     ToolResult; RunEnded of the child
-    user, text                  Notice user_message or injected_message
+    user, text                  Notice user_message (``meta`` marks what the harness injected) or woken
     system/task_started         Notice task_started; RunStarted (child)
     system/task_updated, ...    Notice task_ended; RunEnded (child in the background)
     system/api_retry            AttemptAborted, Notice
@@ -28,10 +28,10 @@ One object serves the CLI's stream, the SDK's messages and the lines of session 
 
 from typing import Any, Final
 
-from lastsay.backends.claude._blocks import blocks_of, usage_of
+from lastsay.backends.claude._blocks import blocks_of, summed, usage_of
 from lastsay.backends.claude._ends import child_end, lost_end, result_end
 from lastsay.backends.claude._run import Run
-from lastsay.backends.claude._wire import record_of
+from lastsay.backends.claude._wire import is_launch_note, moment_of, native_of, record_of
 from lastsay.events import (
     ABORTED,
     MAIN,
@@ -62,6 +62,7 @@ class Normaliser:
         parent: run id of the root's own parent, where the whole stream is a child's.
         agent: name of the root's agent.
         call: tool call id of the parent that caused the root run.
+        agent_id: the harness's id of the root, where the whole stream is a child's.
         backend: name of the backend in `RunStarted`.
     """
 
@@ -72,6 +73,7 @@ class Normaliser:
         parent: str | None = None,
         agent: str | None = None,
         call: str | None = None,
+        agent_id: str | None = None,
         backend: str = "claude",
     ) -> None:
         self.version: str | None = None  # of the CLI, once it has said so
@@ -82,6 +84,8 @@ class Normaliser:
         self._closed = False
         self._held: list[Event] = []
         self._agents: dict[str, Run] = {}  # by agent id
+        if agent_id is not None:
+            self._agents[agent_id] = self._root
         self._children: dict[str, Run] = {}  # by the call that started them
         self._callers: dict[str, Run] = {}  # which run made a call
         self._delegations: dict[str, str | None] = {}  # calls of a delegating tool and the agent they name
@@ -153,10 +157,11 @@ class Normaliser:
                 a live stream, whose end record is missing if the root is still open.
         """
         out: list[Event] = []
-        if self._closed or not self._started:
-            self._closed = True
+        if self._closed:
             return out
         self._closed = True
+        if not self._started:
+            return [event for event in self._held if type(event) is Fault]
         if self._result is not None:
             self._end_root(out)
             return out
@@ -217,27 +222,31 @@ class Normaliser:
     def _run_of(self, record: dict[str, Any], out: list[Event]) -> Run | None:
         """The run of a record; None for one that came after its run's end (kept as a `Notice`)."""
         agent_id, call = record.get("agent_id"), record.get("parent_tool_use_id")
-        if not isinstance(agent_id, str) and not isinstance(call, str):
+        run = self._root
+        if isinstance(agent_id, str) or isinstance(call, str):
+            known = self._agents.get(agent_id) if isinstance(agent_id, str) else None
+            run = known if known is not None else self._child_of(record, agent_id, call, out)
+        moment = moment_of(record) if record.get("line") else None
+        if run is self._root:
             if self._is_late(record):
                 self._hold([Notice(f"late_{record['type']}", record, run=self.root)])
                 return None
-            self._begin_turn(record, out)
-            return self._root
-        child = self._agents.get(agent_id) if isinstance(agent_id, str) else None
-        if child is None:
-            self._begin(out)
-            key = call if isinstance(call, str) else str(agent_id)
-            named = record.get("subagent_type")
-            child = self._child(
-                key,
-                agent_id if isinstance(agent_id, str) else None,
-                named if isinstance(named, str) else None,
-                out,
-            )
-        if child.open:
-            return child
-        out += self._hold([Notice("late_record", record, run=child.id)])
-        return None
+            self._begin_turn(record, out, moment)
+        elif not run.open:
+            out += self._hold([Notice(f"late_{record['type']}", record, run=run.id)])
+            return None
+        run.time = moment or run.time
+        return run
+
+    def _child_of(self, record: dict[str, Any], agent_id: Any, call: Any, out: list[Event]) -> Run:
+        self._begin(out)
+        named = record.get("subagent_type")
+        return self._child(
+            call if isinstance(call, str) else str(agent_id),
+            agent_id if isinstance(agent_id, str) else None,
+            named if isinstance(named, str) else None,
+            out,
+        )
 
     def _is_late(self, record: dict[str, Any]) -> bool:
         """Whether the record belongs to a turn of the root that has ended: a second result, words of the harness."""
@@ -246,11 +255,11 @@ class Normaliser:
         kind = record["type"]
         return kind == "result" or (kind == "user" and not record.get("isReplay"))
 
-    def _begin_turn(self, record: dict[str, Any], out: list[Event]) -> None:
+    def _begin_turn(self, record: dict[str, Any], out: list[Event], moment: float | None) -> None:
         if not (self._started and self._root.open):
             inner = record.get("message")
             model = inner.get("model") if isinstance(inner, dict) else None
-            self._begin(out, model if isinstance(model, str) and model != "<synthetic>" else None)
+            self._begin(out, model if isinstance(model, str) and model != "<synthetic>" else None, moment)
 
     def _child(self, call: str, agent_id: str | None, agent: str | None, out: list[Event]) -> Run:
         child = self._children.get(call)
@@ -293,23 +302,29 @@ class Normaliser:
     def _user_text(self, run: Run, record: dict[str, Any], out: list[Event]) -> None:
         origin = record.get("origin")
         kind = origin.get("kind") if isinstance(origin, dict) else None
-        injected = bool(record.get("isSynthetic")) or kind not in (None, "human")
+        injected = bool(record.get("isSynthetic"))
         if run is self._root and not record.get("line") and not record.get("isReplay") and kind is None:
             injected = True  # the CLI does not echo what its host wrote: without the mark, it is the harness speaking
         run.settle(out)
+        if kind not in (None, "human"):
+            # A finished child, a peer or a schedule wakes the run: a new turn, but no words of the user.
+            out.append(Notice("woken", record, run=run.id))
+            return
         if injected:
-            run.injected()
-        out.append(Notice("injected_message" if injected else "user_message", record, run=run.id))
+            run.injected(interrupt=bool(record.get("interrupt")))
+            record = {**record, "meta": True}
+        out.append(Notice("user_message", record, run=run.id))
 
     def _tool_result(self, run: Run, part: dict[str, Any], record: dict[str, Any], out: list[Event]) -> None:
         call = str(part.get("tool_use_id", ""))
-        native = _native(part, record)
-        run.answered(call, out)
+        native = native_of(part, record)
+        run.settle(out)
         child = self._children.get(call)
         told = native["tool_use_result"]
         if child is None and call in self._delegations and isinstance(told, dict) and told.get("agentId"):
-            child = self._child(call, str(told["agentId"]), None, out)
-        if child is not None and _launched(told):
+            agent_id = str(told["agentId"])
+            child = self._agents.get(agent_id) or self._child(call, agent_id, None, out)
+        if child is not None and is_launch_note(told):
             child.launched = True
         elif child is not None and child.open:
             self._end_child(child, out, native=native)
@@ -411,7 +426,7 @@ class Normaliser:
     def _take_result(self, record: dict[str, Any], out: list[Event]) -> None:
         turn = usage_of(record.get("usage"))
         if turn is not None:
-            self._usage = turn if self._usage is None else _sum(self._usage, turn)
+            self._usage = turn if self._usage is None else summed(self._usage, turn)
         if self._result is not None:
             out.append(Notice("result", self._result, run=self.root))
         self._result = record
@@ -449,41 +464,3 @@ class Normaliser:
 
     def _open_agents(self) -> bool:
         return any(kind in _AGENT_TASKS for kind in self._tasks.values())
-
-
-def _native(part: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
-    """The harness's own record of a tool result, as the function bridge needs it."""
-    call = part.get("tool_use_id")
-    listed = record.get("tool_result_meta")
-    metas = [m for m in listed if isinstance(m, dict) and m.get("id") == call] if isinstance(listed, list) else []
-    meta = metas[0] if metas else {}
-    return {
-        "agent_id": record.get("agent_id"),
-        "content": part.get("content"),
-        "is_error": part.get("is_error"),
-        "isReplay": record.get("isReplay", False),
-        "isSynthetic": record.get("isSynthetic", False),
-        "non_execution_kind": meta.get("non_execution_kind"),
-        "parent_tool_use_id": record.get("parent_tool_use_id"),
-        "session_id": record.get("session_id"),
-        "tool_result_meta": meta or None,
-        "tool_use_id": call,
-        "tool_use_result": record.get("tool_use_result"),
-    }
-
-
-def _launched(told: Any) -> bool:
-    """Whether a tool result only says that a child was sent into the background."""
-    return isinstance(told, dict) and (told.get("isAsync") is True or told.get("status") == "async_launched")
-
-
-def _sum(one: Usage, other: Usage) -> Usage:
-    def add(a: int | None, b: int | None) -> int | None:
-        return b if a is None else a if b is None else a + b
-
-    return Usage(
-        input_tokens=add(one.input_tokens, other.input_tokens),
-        output_tokens=add(one.output_tokens, other.output_tokens),
-        cache_read_tokens=add(one.cache_read_tokens, other.cache_read_tokens),
-        cache_write_tokens=add(one.cache_write_tokens, other.cache_write_tokens),
-    )

@@ -78,8 +78,8 @@ class Run:
     """
 
     __slots__ = (
-        "_answered", "_current", "_drafts", "_error", "_error_stop", "_injected", "_last", "agent_id", "call", "epoch",
-        "error_text", "id", "interrupted", "launched", "open", "shown_text", "status", "status_text",
+        "_current", "_drafts", "_error", "_error_stop", "_injected", "_last", "agent_id", "call", "epoch",
+        "error_text", "id", "interrupted", "launched", "open", "shown_text", "status", "status_text", "time",
     )  # fmt: skip
 
     def __init__(self, run: str) -> None:
@@ -87,6 +87,7 @@ class Run:
         self.open = True
         self.launched = False  # sent into the background
         self.epoch = 0
+        self.time: float | None = None  # of its last line, in seconds since the epoch; None for a live stream
         self.call: str | None = None
         self.agent_id: str | None = None
         self.status: str | None = None  # of the task that runs it
@@ -104,7 +105,6 @@ class Run:
         self._error_stop: str | None = None
         self._last: _Draft | None = None
         self._injected = False
-        self._answered: set[str] = set()
 
     # What the stream tells.
 
@@ -213,6 +213,7 @@ class Run:
             draft = self._new_draft(key, begun=False)
             draft.origin = "replay" if record.get("restated") else "model"
             self._last = draft
+            self.interrupted = False
         if draft is self._last and draft.origin == "model":
             self._error = self._error_stop = self.error_text = None
             self._injected = False
@@ -247,14 +248,10 @@ class Run:
             )
         )
 
-    def injected(self) -> None:
-        """Take note that the harness wrote a user message of its own into the run."""
+    def injected(self, *, interrupt: bool = False) -> None:
+        """Take note that the harness wrote a user message of its own into the run, maybe the mark of an interrupt."""
         self._injected = True
-
-    def answered(self, call: str, out: list[Event]) -> None:
-        """Take note that a tool call of this run has its result."""
-        self.settle(out)
-        self._answered.add(call)
+        self.interrupted = self.interrupted or interrupt
 
     # What is asked.
 
@@ -286,16 +283,11 @@ class Run:
     def witnesses(self) -> Witnesses:
         """What the run has shown about its end so far."""
         last = self._last
-        calling = last is not None and last.calls > 0 and not self._injected
-        model = None if last is None else last.stop_reason
-        return Witnesses(self._error, self._error_stop, model, calling and self.shown_text)
-
-    @property
-    def open_call(self) -> bool:
-        """Whether the last message ends in a call that has no result."""
-        if self._last is None:
-            return False
-        return any(type(block) is ToolUse and block.id not in self._answered for block in self._last.blocks)
+        if last is None:
+            return Witnesses(self._error, self._error_stop)
+        if last.calls:  # its stop reason is not the run's: the loop goes on with the results
+            return Witnesses(self._error, self._error_stop, None, self.shown_text and not self._injected)
+        return Witnesses(self._error, self._error_stop, last.stop_reason)
 
     def _supersede(self, out: list[Event]) -> None:
         draft, self._current = self._current, None

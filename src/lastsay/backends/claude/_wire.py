@@ -6,9 +6,10 @@ write the same things in other words. The SDK is not imported: its classes are k
 """
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any, Final
 
-__all__ = ("record_of", "record_of_line")
+__all__ = ("is_launch_note", "moment_of", "native_of", "record_of", "record_of_line")
 
 _FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     "ResultMessage": {"model_usage": "modelUsage"},
@@ -83,6 +84,7 @@ def _part(part: Any) -> dict[str, Any]:
     return {"type": kind, **getattr(part, "__dict__", {})}
 
 
+_MARKS: Final = frozenset({"[Request interrupted by user]", "[Request interrupted by user for tool use]"})
 _LINE_NAMES: Final = (
     ("agent_id", "agentId"),
     ("api_error", "apiError"),
@@ -107,9 +109,61 @@ def record_of_line(line: dict[str, Any]) -> dict[str, Any]:
     for name, own in _LINE_NAMES:
         if own in line:
             record[name] = line[own]
-    if line.get("isCompactSummary") or line.get("rowSource") == "harness":
+    if isinstance(line.get("parentToolUseID"), str):
+        record["parent_tool_use_id"] = line["parentToolUseID"]
+    if line.get("isCompactSummary"):
         record["isSynthetic"] = True
+    if line.get("rowSource") == "harness" or _is_marker(line):
+        record["isSynthetic"] = record["interrupt"] = True
     if "forkedFrom" in line:
         record["restated"] = True
+    if "toolDenialKind" in line:
+        record["tool_result_meta"] = [{"non_execution_kind": line["toolDenialKind"]}]
     record["line"] = True
     return record
+
+
+def _is_marker(line: dict[str, Any]) -> bool:
+    """Whether a user line is the mark of an interrupt. Lines before the field `rowSource` have nothing but its text."""
+    message = line.get("message")
+    content = message.get("content") if isinstance(message, dict) else None
+    part = content[0] if isinstance(content, list) and len(content) == 1 else content
+    text = part.get("text") if isinstance(part, dict) else part
+    return line.get("type") == "user" and isinstance(text, str) and text in _MARKS
+
+
+def native_of(part: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
+    """The harness's own record of a tool result, as the function bridge needs it."""
+    call = part.get("tool_use_id")
+    listed = record.get("tool_result_meta")
+    metas = (
+        [m for m in listed if isinstance(m, dict) and m.get("id") in (None, call)] if isinstance(listed, list) else []
+    )
+    meta = metas[0] if metas else {}
+    return {
+        "agent_id": record.get("agent_id"),
+        "content": part.get("content"),
+        "is_error": part.get("is_error"),
+        "isReplay": record.get("isReplay", False),
+        "isSynthetic": record.get("isSynthetic", False),
+        "non_execution_kind": meta.get("non_execution_kind"),
+        "parent_tool_use_id": record.get("parent_tool_use_id"),
+        "session_id": record.get("session_id"),
+        "tool_result_meta": meta or None,
+        "tool_use_id": call,
+        "tool_use_result": record.get("tool_use_result"),
+    }
+
+
+def moment_of(record: dict[str, Any]) -> float | None:
+    """When the record was written, in seconds since the epoch, if it says so."""
+    stamp = record.get("timestamp")
+    try:
+        return datetime.fromisoformat(stamp).timestamp() if isinstance(stamp, str) else None
+    except ValueError:
+        return None
+
+
+def is_launch_note(told: Any) -> bool:
+    """Whether a tool result only says that a child was sent into the background."""
+    return isinstance(told, dict) and (told.get("isAsync") is True or told.get("status") == "async_launched")

@@ -1,8 +1,9 @@
 """Admission: which function results are taken in, and when two of them are the same.
 
 A result says `success` and may carry `output` and `error`. Keys are exact, at part level too; nothing is converted.
-``""``, ``[]`` and ``None`` are admitted wherever the type allows them. Absent, null and empty are three presences: they
-render to the same content, but they are different results when a retry is compared.
+A text with a lone surrogate is refused: it has no UTF-8 form. ``""``, ``[]`` and ``None`` are admitted wherever the
+type allows them. Absent, null and empty are three presences: they render to the same content, but they are different
+results when a retry is compared.
 
 The content is the output parts in order (a string is one text part), then a non-null `error` as one last text part,
 whatever `success` says. The error flag is `not success` and nothing else.
@@ -17,7 +18,7 @@ import hashlib
 from typing import Annotated, Final, Literal, Self
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from lastsay.errors import ReceiptError
 from lastsay.events import Image, Text
@@ -34,6 +35,17 @@ MAX_CALL_ID: Final = 512
 _SIGNATURES: Final = {"image/png": b"\x89PNG\r\n\x1a\n", "image/jpeg": b"\xff\xd8\xff"}
 
 
+def _encodable(value: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError("a lone surrogate cannot be sent: JSON for a harness is UTF-8") from None
+    return value
+
+
+_Text = Annotated[str, AfterValidator(_encodable)]
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
 
@@ -42,14 +54,14 @@ class InputText(_Strict):
     """A text part of a result."""
 
     type: Literal["input_text"]
-    text: str
+    text: _Text
 
 
 class InputImage(_Strict):
     """An image part of a result: `image_url` is a data URL with canonical base64, PNG or JPEG."""
 
     type: Literal["input_image"]
-    image_url: str
+    image_url: _Text
 
     @field_validator("image_url")
     @classmethod
@@ -84,8 +96,8 @@ class FunctionResult(_Strict):
     """
 
     success: bool
-    output: str | list[Annotated[InputText | InputImage, Field(discriminator="type")]] | None = None
-    error: str | None = None
+    output: _Text | list[Annotated[InputText | InputImage, Field(discriminator="type")]] | None = None
+    error: _Text | None = None
 
     @model_validator(mode="after")
     def _no_image_in_an_error(self) -> Self:
@@ -131,8 +143,8 @@ class Submission(FunctionResult):
         turn_id: the turn that the call belongs to, where the host names turns.
     """
 
-    call_id: str
-    turn_id: str | None = None
+    call_id: _Text
+    turn_id: _Text | None = None
 
     @field_validator("call_id", "turn_id")
     @classmethod

@@ -244,7 +244,7 @@ class Run:
             self._begin(run, None, event.epoch)
             return
         fold = activation.fold
-        if run in self._open and fold.ended is None and not fold.tally.spoke:
+        if run in self._open and fold.ended is None and not fold.spoke:
             fold.push(event)  # the first epoch, named before anything was said
             return
         if run in self._open:

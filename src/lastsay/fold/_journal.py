@@ -41,6 +41,9 @@ __all__ = ("Draft", "Item", "Journal", "Mark", "has_substance", "text_of")
 _COMPACT: Final = 1024
 """Streamed pieces held apart before they are joined: 5 bytes a piece instead of 62 (CPython 3.11)."""
 
+_NOTHING: Final = object()
+"""Stands for "no draft takes text": equal to no message id, not even to None."""
+
 MarkKind = Literal["step", "user", "injected", "aborted", "retracted", "withdrawn"]
 
 
@@ -109,7 +112,7 @@ class Journal:
         everything: leave nothing out (for explaining a selection).
     """
 
-    __slots__ = ("_deaf", "_everything", "_ids", "_live", "_open", "_open_id", "_pending", "_streams", "items")
+    __slots__ = ("_deaf", "_everything", "_ids", "_live", "_pending", "_pieces", "_streaming", "_streams", "items")
 
     def __init__(self, *, streams: bool, everything: bool = False) -> None:
         self.items: list[Item] = []
@@ -119,16 +122,17 @@ class Journal:
         self._deaf = False  # streamed text cannot matter now
         self._ids: set[str] = set()  # of those that have one
         self._pending: list[Draft] = []  # drafts whose message has not come
-        self._open: list[str] | None = None  # pieces of the draft that is being streamed
-        self._open_id: str | None = None
+        self._streaming: str | object | None = _NOTHING  # the message whose draft is the last item and takes text
+        self._pieces: list[str] = []  # of that draft
 
     def push(self, event: Event) -> None:
         """Take one event. Never raises; events that decide nothing are ignored."""
         if type(event) is TextDelta:
-            if self._deaf:
+            if event.message == self._streaming:
+                pieces = self._pieces
+            elif self._deaf:
                 return
-            pieces = self._open
-            if pieces is None or event.message != self._open_id:
+            else:
                 pieces = self._open_draft(event.message)
             pieces.append(event.text)
             if len(pieces) >= _COMPACT:
@@ -154,13 +158,11 @@ class Journal:
         if self._deaf:
             return
         first = deltas[0].message
-        if any(delta.message != first for delta in deltas):
+        if [delta.message for delta in deltas].count(first) != len(deltas):
             for delta in deltas:
                 self.push(delta)
             return
-        pieces = self._open
-        if pieces is None or first != self._open_id:
-            pieces = self._open_draft(first)
+        pieces = self._pieces if first == self._streaming else self._open_draft(first)
         pieces.extend([delta.text for delta in deltas])
         if len(pieces) >= _COMPACT:
             cast("Draft", self.items[-1]).spill()
@@ -188,7 +190,7 @@ class Journal:
             draft = Draft(message, covered=self._live > 0)
             self.items.append(draft)
             self._pending.append(draft)
-        self._open, self._open_id = draft.pieces, message
+        self._pieces, self._streaming = draft.pieces, message
         return draft.pieces
 
     def _add_draft(self, draft: Draft) -> None:
@@ -201,7 +203,7 @@ class Journal:
         return len(self.items) > 1 and type(self.items[-2]) is not Draft
 
     def _add_mark(self, mark: Mark) -> None:
-        self._open = None
+        self._streaming = _NOTHING
         if mark.kind == "retracted":
             self._retract(mark)
         elif mark.kind == "withdrawn":
@@ -211,7 +213,7 @@ class Journal:
             self.items.append(mark)
 
     def _add_message(self, message: Message) -> None:
-        self._open = None
+        self._streaming = _NOTHING
         counts = bool(message.content) and message.origin == "model"
         if counts and message.message is not None:
             if message.message in self._ids:
@@ -263,7 +265,7 @@ class Journal:
                 return
 
     def _take_started(self, event: MessageStarted) -> None:
-        self._open = None
+        self._streaming = _NOTHING
         if event.message is None and self.items and type(self.items[-1]) is Draft:
             self._add_mark(Mark("step"))
 

@@ -46,9 +46,12 @@ class RunFold:
     """
 
     __slots__ = (
+        "_characters",
+        "_deltas",
         "_everything",
         "_late",
         "_late_events",
+        "_push",
         "_streaming",
         "closed",
         "ended",
@@ -69,6 +72,8 @@ class RunFold:
     def _renew(self) -> None:
         self.output = OutputFold(self.policy, everything=self._everything)
         self.tally = Tally()
+        self._push = self.output.push
+        self._deltas = self._characters = 0  # not yet in the tally
         self.ended: RunEnded | None = None
         self.closed: tuple[str, ...] = ()  # evidence given from outside
         self._streaming: str | None = None  # the message that was being streamed at the end
@@ -78,8 +83,9 @@ class RunFold:
     def push(self, event: Event) -> None:
         """Take one event of the run. Never raises."""
         if type(event) is TextDelta and self.ended is None:
-            self.output.push(event)
-            self.tally.push(event)
+            self._push(event)
+            self._deltas += 1
+            self._characters += len(event.text)
             return
         self._push_rare(event)
 
@@ -87,12 +93,20 @@ class RunFold:
         """Take consecutive events of one class."""
         if self.ended is None and events and type(events[0]) is TextDelta:
             self.output.push_run(events)
-            self.tally.push_deltas(cast("list[TextDelta]", events))
+            self._deltas += len(events)
+            self._characters += len("".join([event.text for event in cast("list[TextDelta]", events)]))
         else:
             for event in events:
                 self._push_rare(event)
 
+    def _count_text(self) -> None:
+        """Bring the tally up to date; text is counted in plain numbers until something asks."""
+        if self._deltas:
+            self.tally.push_text(self._deltas, self._characters)
+            self._deltas = self._characters = 0
+
     def _push_rare(self, event: Event) -> None:
+        self._count_text()
         kind = type(event)
         if kind is RunStarted:
             self._begin(cast("RunStarted", event))
@@ -118,7 +132,7 @@ class RunFold:
         self.started = self.started or event
 
     def _begin_epoch(self, event: EpochStarted) -> None:
-        if event.epoch != self.epoch or self.ended is not None or self.tally.spoke:
+        if event.epoch != self.epoch or self.ended is not None or self.spoke:
             self._renew()
         self.epoch = event.epoch
 
@@ -140,6 +154,11 @@ class RunFold:
             self._join_late()
 
     @property
+    def spoke(self) -> bool:
+        """Whether the model has said anything in this epoch."""
+        return bool(self._deltas) or self.tally.spoke
+
+    @property
     def late(self) -> int:
         """Events that came after the end record, so far."""
         return self._late_events
@@ -151,10 +170,12 @@ class RunFold:
 
     def _settled(self) -> "RunFold":
         """This fold with what of the late events belongs to it: streamed text, if the run has no messages."""
+        self._count_text()
         late = self._late
         if late is None:
             return self
         settled = RunFold.restore(self.state(), everything=self._everything)
+        late._count_text()
         counts = late.tally.counts
         if self.tally.counts.messages == 0 and counts.messages == 0 and counts.deltas:
             settled.output.merge(late.output)
@@ -189,6 +210,8 @@ class RunFold:
             self._late.merge(later)
             return
         self._join_late()
+        self._count_text()
+        later._count_text()
         self.output.merge(later.output)
         self.tally.merge(later.tally)
         self.started = self.started or later.started
@@ -199,6 +222,7 @@ class RunFold:
 
     def state(self) -> dict[str, Any]:
         """All of the fold as plain data, fit for JSON."""
+        self._count_text()
         return {
             "policy": msgspec.to_builtins(self.policy),
             "output": self.output.state(),

@@ -3,7 +3,8 @@
 All of it can be merged: a later part's counts are added, and its last words win over an earlier part's.
 """
 
-from typing import Any, Final, cast
+from collections.abc import Callable
+from typing import Any, Final
 
 import msgspec
 
@@ -90,27 +91,23 @@ class Tally(msgspec.Struct, kw_only=True):
 
     def push(self, event: Event) -> None:
         """Count one event."""
-        kind = type(event)
-        if kind is TextDelta:
-            self.counts.deltas += 1
-            self.counts.characters += len(cast("TextDelta", event).text)
-            self.spoke = True
-            self.failure = None
-            self.synthetic_last = False
-        elif kind is ReasoningDelta:
-            self.counts.reasoning += 1
-        else:
-            take = getattr(self, f"_{kind.__struct_config__.tag}", None)
-            if take is not None:
-                take(event)
+        take = _TAKERS.get(type(event))
+        if take is not None:
+            take(self, event)
 
-    def push_deltas(self, deltas: list[TextDelta]) -> None:
-        """Count consecutive text deltas."""
-        self.counts.deltas += len(deltas)
-        self.counts.characters += sum([len(delta.text) for delta in deltas])
+    def push_text(self, deltas: int, characters: int) -> None:
+        """Count text deltas."""
+        self.counts.deltas += deltas
+        self.counts.characters += characters
         self.spoke = True
         self.failure = None
         self.synthetic_last = False
+
+    def _text_delta(self, event: TextDelta) -> None:
+        self.push_text(1, len(event.text))
+
+    def _reasoning_delta(self, _: ReasoningDelta) -> None:
+        self.counts.reasoning += 1
 
     def _message(self, message: Message) -> None:
         if message.origin != "model":
@@ -252,3 +249,16 @@ class Tally(msgspec.Struct, kw_only=True):
 def _added(numbers: list[int | None]) -> int | None:
     known = [number for number in numbers if number is not None]
     return sum(known) if known else None
+
+
+_TAKERS: Final[dict[type, Callable[[Tally, Any], None]]] = {
+    TextDelta: Tally._text_delta,
+    ReasoningDelta: Tally._reasoning_delta,
+    Message: Tally._message,
+    ToolCall: Tally._tool_call,
+    ToolResult: Tally._tool_result,
+    AttemptAborted: Tally._attempt_aborted,
+    UsageReported: Tally._usage_reported,
+    Fault: Tally._fault,
+    Notice: Tally._notice,
+}

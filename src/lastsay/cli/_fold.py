@@ -62,7 +62,7 @@ def command(paths: tuple[Path, ...], format_name: str, policy_name: str, *, as_j
         with _progress(logs) as advance:
             for log in logs:
                 try:
-                    runs = fold_log(log, policy_named(policy_name), on_fault=faults.take, on_read=advance)
+                    runs = fold_log(log, policy_named(policy_name), on_fault=faults.of(log), on_read=advance)
                 except SourceError as error:
                     complaints.append(str(error))
                     continue
@@ -126,10 +126,13 @@ class _Faults:
         self._first: list[str] = []
         self._kinds: Counter[str] = Counter()
 
-    def take(self, path: Path, fault: Fault) -> None:
-        """Take one fault of a file."""
+    def of(self, log: Log) -> Callable[[Fault], None]:
+        """What takes the faults of a log."""
+        return lambda fault: self._take(self._files.name(log.path), fault)
+
+    def _take(self, name: str, fault: Fault) -> None:
         if len(self._first) < _SHOWN_FAULTS:
-            self._first.append(f"{self._files.name(path)}: {fault.kind}: {fault.detail}")
+            self._first.append(f"{name}: {fault.kind}: {fault.detail}")
         self._kinds[fault.kind] += 1
 
     def lines(self) -> list[str]:

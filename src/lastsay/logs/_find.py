@@ -14,7 +14,7 @@ from typing import Final
 from lastsay.errors import SourceError
 from lastsay.events import Event
 from lastsay.logs._formats import FORMATS, LogFormat
-from lastsay.logs._json_lines import OnRead
+from lastsay.logs._own import OnRead
 
 __all__ = ("Log", "detect", "find_logs")
 
@@ -43,8 +43,8 @@ class Log:
                 total += path.stat().st_size
         return total
 
-    def batches(self, on_read: OnRead | None = None) -> Iterator[tuple[Path, list[Event]]]:
-        """The events in non-empty lists, each with the file it comes from.
+    def batches(self, on_read: OnRead | None = None) -> Iterator[list[Event]]:
+        """The events in non-empty lists.
 
         Args:
             on_read: told now and then how many more bytes were read.
@@ -52,12 +52,10 @@ class Log:
         Raises:
             SourceError: a file cannot be read.
         """
-        for path in (self.path, *self.parts):
-            try:
-                for batch in self.format.events(path, on_read or _nobody):
-                    yield path, batch
-            except OSError as error:
-                raise _unreadable(path, error) from error
+        try:
+            yield from self.format.events(self.path, on_read or _nobody)
+        except OSError as error:
+            raise _unreadable(self.path, error) from error
 
 
 def _nobody(size: int) -> None:

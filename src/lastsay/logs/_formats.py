@@ -5,17 +5,18 @@ and which files belong together. Detection is by content, never by name: the fir
 the beginning is taken.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from lastsay.backends import dsh
+from lastsay.backends import claude, dsh
 from lastsay.errors import UsageError
-from lastsay.events import EVENT_TYPES, Event, EventDecoder
-from lastsay.logs._json_lines import OnRead, read_through, records_of
+from lastsay.events import Event
+from lastsay.logs import _own
+from lastsay.logs._own import OnRead
 
-__all__ = ("FORMATS", "LogFormat", "format_named", "mostly")
+__all__ = ("FORMATS", "LogFormat", "format_named")
 
 
 def _alone(path: Path) -> Path | None:  # noqa: ARG001 - the signature of the table
@@ -34,9 +35,9 @@ class LogFormat:
         name: what it is called on the command line.
         about: one line for people.
         looks_like: whether a file that begins with these bytes (at least one whole line, unless there is none) is one.
-        events: the events of one file, in lists; told is, now and then, how many more bytes were read.
+        events: the events of the log at a path, its parts included, in non-empty lists.
         belongs_to: the log file that a file is a part of, or None where it stands for itself.
-        parts: the further files of the log at a path, in reading order.
+        parts: the further files of the log at a path.
     """
 
     name: str
@@ -47,27 +48,8 @@ class LogFormat:
     parts: Callable[[Path], list[Path]] = _no_parts
 
 
-def mostly(recognises: Callable[[Mapping[str, Any]], bool]) -> Callable[[bytes], bool]:
-    """A `looks_like`: at least half of the first records are recognised."""
-
-    def looks_like(start: bytes) -> bool:
-        known = [recognises(record) for record in records_of(start)]
-        return bool(known) and 2 * sum(known) >= len(known)
-
-    return looks_like
-
-
-_TAGS: Final = frozenset(str(kind.__struct_config__.tag) for kind in EVENT_TYPES)
-
-
-def _is_event(record: Mapping[str, Any]) -> bool:
-    tag = record.get("type")
-    # Others have records of type "message" too, and put an object under that name where ours has an id.
-    return isinstance(tag, str) and tag in _TAGS and not isinstance(record.get("message"), dict)
-
-
-def _own_events(path: Path, on_read: OnRead) -> Iterator[list[Event]]:
-    return read_through(EventDecoder(), path, on_read)
+def _subagents(path: Path) -> list[Path]:
+    return sorted((path.with_suffix("") / "subagents").glob("agent-*.jsonl"))
 
 
 def _dsh_events(path: Path, on_read: OnRead) -> Iterator[list[Event]]:
@@ -76,7 +58,15 @@ def _dsh_events(path: Path, on_read: OnRead) -> Iterator[list[Event]]:
 
 
 FORMATS: Final[tuple[LogFormat, ...]] = (
-    LogFormat("lastsay", "events recorded by lastsay, one JSON object a line", mostly(_is_event), _own_events),
+    LogFormat("lastsay", "events recorded by lastsay", _own.looks_like, _own.events_of),
+    LogFormat(
+        "claude",
+        "Claude Code: sessions with their subagents, and recorded streams",
+        claude.looks_like,
+        claude.events_of,
+        claude.session_of,
+        _subagents,
+    ),
     LogFormat("dsh", "DeepSeek Harness: session logs and recorded frames", dsh.looks_like, _dsh_events),
 )
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 from lastsay.events import EpochStarted, Event, Fault, RunStarted
@@ -77,7 +76,7 @@ def fold_log(
     log: Log,
     policy: Policy = CANONICAL,
     *,
-    on_fault: Callable[[Path, Fault], None] | None = None,
+    on_fault: Callable[[Fault], None] | None = None,
     on_read: Callable[[int], None] | None = None,
 ) -> list[FoldedRun]:
     """The runs of a log, in the order in which they began.
@@ -85,17 +84,17 @@ def fold_log(
     Args:
         log: what to read.
         policy: the selection rule.
-        on_fault: told of everything broken, with the file it is in.
+        on_fault: told of everything broken.
         on_read: told now and then how many more bytes were read.
 
     Raises:
         SourceError: a file cannot be read.
     """
     runs = Runs(policy)
-    for path, batch in log.batches(on_read):
+    for batch in log.batches(on_read):
         runs.push(batch)
         if on_fault is not None:
             for event in batch:
                 if type(event) is Fault:
-                    on_fault(path, event)
+                    on_fault(event)
     return runs.results()

@@ -1,10 +1,12 @@
 """Bytes to lines, without I/O.
 
 A line ends at LF and nowhere else: U+2028 and its kind are data. A CR before the LF, a byte order mark at the start of
-the input and NUL padding (a writer that was cut by a crash leaves it) are taken off. A line over the cap is skipped
-and reported; it never grows memory beyond the cap.
+the input and NUL padding (a writer that was cut by a crash leaves it) are taken off; input that begins with the byte
+order mark of UTF-16 (some shells redirect in it) is read as that. A line over the cap is skipped and reported; it never
+grows memory beyond the cap.
 """
 
+import codecs
 from typing import Final
 
 from lastsay.events._events import Fault
@@ -14,7 +16,7 @@ __all__ = ("MAX_LINE", "LineFramer")
 MAX_LINE: Final = 256 * 1024 * 1024
 """Default cap of one line, in bytes. Real harnesses were seen to send 50 MB; beyond this it is a runaway writer."""
 
-_BOM: Final = b"\xef\xbb\xbf"
+_MARKS: Final = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class LineFramer:
@@ -28,7 +30,7 @@ class LineFramer:
     mended. Empty lines are counted and left out. `line` is the number of the last line begun, from 1.
     """
 
-    __slots__ = ("_first", "_held", "_pieces", "_skipping", "line", "max_line")
+    __slots__ = ("_held", "_pieces", "_skipping", "_start", "_utf16", "line", "max_line")
 
     def __init__(self, max_line: int = MAX_LINE) -> None:
         self.max_line = max_line
@@ -36,12 +38,15 @@ class LineFramer:
         self._pieces: list[bytes] = []
         self._held = 0
         self._skipping = False
-        self._first = True
+        self._start: bytes | None = b""  # the first bytes, until they tell the encoding
+        self._utf16: codecs.IncrementalDecoder | None = None
 
     def push(self, data: bytes) -> list[tuple[int, bytes] | Fault]:
         """The lines completed by `data`, each with its number."""
-        if self._first and data:
-            data = self._without_bom(data)
+        if self._start is not None:
+            data = self._begin(self._start + data)
+        if self._utf16 is not None:
+            data = self._utf16.decode(data).encode("utf-8", "replace")
         *whole, rest = data.split(b"\n")
         out: list[tuple[int, bytes] | Fault] = []
         for part in whole:
@@ -52,13 +57,24 @@ class LineFramer:
     def close(self) -> list[tuple[int, bytes] | Fault]:
         """What was held back: the last line, if the input did not end with LF."""
         out: list[tuple[int, bytes] | Fault] = []
+        if self._start:  # too short to tell, so it is what it is
+            self._hold(self._start)
+            self._start = None
         if self._pieces or self._skipping:
             self._end_line(b"", out)
         return out
 
-    def _without_bom(self, data: bytes) -> bytes:
-        self._first = False
-        return data[3:] if data.startswith(_BOM) else data
+    def _begin(self, data: bytes) -> bytes:
+        """The data without its byte order mark, once enough of it is there to tell."""
+        if any(len(data) < len(mark) and mark.startswith(data) for mark in _MARKS):
+            self._start = data
+            return b""
+        self._start = None
+        if data.startswith(codecs.BOM_UTF8):
+            return data[len(codecs.BOM_UTF8) :]
+        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            self._utf16 = codecs.getincrementaldecoder("utf-16")("replace")
+        return data
 
     def _hold(self, part: bytes) -> None:
         if not part:

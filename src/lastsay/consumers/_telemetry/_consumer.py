@@ -155,9 +155,8 @@ class Telemetry(Consumer):
         pulse.prompt = prompt
         pulse.delegation = delegation
         self._pulses[start.run_id] = pulse
-        if span.is_recording():
-            # The last net: a scope that is never left keeps nothing alive but this.
-            pulse.net = weakref.finalize(start, _abandon, self._pulses, start.run_id)
+        # The last net, for a scope that is dropped without being left.
+        pulse.net = weakref.finalize(start, _abandon, self._pulses, start.run_id)
 
     def _context_of(self, start: RunStart, parent: Pulse | None) -> Context:
         if parent is not None:

@@ -73,10 +73,12 @@ async def _play_all(cases: "list[Case]", policy: Policy, as_json: bool) -> "list
     from rich.console import Console
 
     from lastsay.cli.demo import play
-    from lastsay.cli.demo._show import show, show_summary
+    from lastsay.cli.demo._show import show, show_introduction, show_summary
 
     console, progress = Console(highlight=False), Console(stderr=True)
     begun, shown = time.monotonic(), []
+    if not as_json:
+        show_introduction(console)
     async with model_server() as server:
         for number, case in enumerate(cases, 1):
             with progress.status(f"{number}/{len(cases)}  {case.title}"):

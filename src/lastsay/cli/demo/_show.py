@@ -1,6 +1,7 @@
 """How the demo looks on a terminal of 80 columns."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from rich.console import Console
 from rich.padding import Padding
@@ -10,10 +11,25 @@ from rich.text import Text
 from lastsay.cli._lines import excerpt, said
 from lastsay.cli.demo._play import Shown
 
-__all__ = ("show", "show_summary")
+__all__ = ("show", "show_introduction", "show_summary")
 
-_WIDTH = 64
+_WIDTH: Final = 64
 """Columns of a text beside its label, on a terminal of 80."""
+
+
+_INTRODUCTION: Final = (
+    ("The real Claude Code CLI as a child, its model a script on 127.0.0.1.", ""),
+    ("  harness   what the SDK's own query() hands to its caller", "dim"),
+    ("  lastsay   the one outcome of the same scenario through lastsay", "dim"),
+    ("  told      whether the three consumers carry that outcome's digest", "dim"),
+)
+
+
+def show_introduction(console: Console) -> None:
+    """Print what is about to be seen."""
+    for line, style in _INTRODUCTION:
+        console.print(Text(line, style))
+    console.print()
 
 
 def show(shown: Shown, number: int, console: Console) -> None:
@@ -31,7 +47,8 @@ def show(shown: Shown, number: int, console: Console) -> None:
     else:
         verdict = Text(f"the consumers disagree: {', '.join(str(d)[:8] for d in shown.digests)}", "bold red")
     grid.add_row("told", verdict)
-    console.print(Padding(grid, (0, 0, 1, 4), expand=False))
+    console.print(Padding(grid, (0, 0, 0, 4), expand=False))
+    console.print()
 
 
 def _native_lines(shown: Shown) -> Text:
@@ -39,7 +56,7 @@ def _native_lines(shown: Shown) -> Text:
     head = [native["what"], *(["is_error"] if native["is_error"] else [])]
     if native.get("subtype"):
         head.append(f"{native['subtype']}, stop_reason {native['stop_reason']}")
-    lines = Text(", ".join(head), "dim")
+    lines = Text.assemble((", ".join(head), "dim"))
     if native["text"]:
         style = "red" if native["is_error"] else ""
         lines.append("\n").append(_quoted(native["text"]), style or "default")
@@ -59,7 +76,7 @@ def _own_lines(shown: Shown) -> Text:
         head.append(f"{outcome.pieces} pieces")
     if outcome.unselected:
         head.append(f"{len(outcome.unselected)} not selected")
-    lines = Text(", ".join(head), "dim")
+    lines = Text.assemble((", ".join(head), "dim"))
     style = "green" if shown.kept else "default"
     lines.append("\n").append(_quoted(said(outcome)) if outcome.text else said(outcome), style)
     if outcome.diagnostic:

@@ -4,6 +4,8 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callab
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
+import anyio
+
 from lastsay.backends._process import ChildProcess, open_child
 from lastsay.backends.claude._launch import launch_of, prepared, sdk
 from lastsay.backends.claude._normaliser import Normaliser
@@ -63,6 +65,7 @@ async def _open(
     partial_messages: bool,
     subagent_text: bool,
 ) -> AsyncGenerator[AsyncIterator[list[Event]], None]:
+    claude_agent_sdk = await anyio.to_thread.run_sync(sdk)  # its import takes more than a second
     chosen = prepared(options, partial_messages=partial_messages, subagent_text=subagent_text)
     launch = await launch_of(chosen)
     normaliser = Normaliser(run)
@@ -71,7 +74,7 @@ async def _open(
     ) as child:
         tee = Tee(child)
         transport: Any = tee
-        frames = sdk().query(prompt=prompt, options=chosen, transport=transport)
+        frames = claude_agent_sdk.query(prompt=prompt, options=chosen, transport=transport)
         batches = _batches(frames, tee, child, normaliser)
         try:
             await _until_ready(frames, tee, child)
@@ -97,8 +100,8 @@ async def _until_ready(frames: AsyncGenerator[Any, None], tee: Tee, child: Child
         return
     await child.exited(_EXIT)
     status = "" if child.exit_status is None else f" (exit status {child.exit_status})"
-    said = _tail(child) or str(failure or "nothing on standard error")
-    raise SourceError(f"Claude Code ended before it was ready{status}: {said}") from failure
+    said = _tail(child) or (str(failure) if tee.answered else "it wrote nothing to standard error")
+    raise SourceError(f"Claude Code could not be started{status}: {said}") from failure
 
 
 async def _batches(

@@ -224,9 +224,9 @@ def main() -> None:
     lines: list[dict[str, Any]] = []
     version = "unknown"
     sized = [c for c in large if c["function"] == "plain"]
-    # One session each: 2.1.269 counts a result of this length as a full context and compacts.
+    # Few in one session, or one alone: 2.1.269 takes them for a full context and compacts it away.
     alone = [[c] for c in large if c["function"] == "declared"]
-    for batch in (small, sized, *alone):
+    for batch in (small, sized[:20], sized[20:32], sized[32:], *alone):
         with tempfile.TemporaryDirectory(prefix="receipts-") as folder:
             home = Path(folder)
             records = asyncio.run(run(batch, options.cli, home))

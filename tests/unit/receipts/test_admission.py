@@ -30,6 +30,7 @@ def submission(**fields: Any) -> dict[str, Any]:
     ("fields", "parts"),
     [
         ({}, ()),
+        ({"turn_id": None}, ()),
         ({"output": None}, ()),
         ({"output": ""}, (Text(""),)),
         ({"output": []}, ()),

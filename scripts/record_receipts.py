@@ -23,9 +23,9 @@ from typing import Any
 from claude_agent_sdk import ClaudeSDKClient
 from claude_agent_sdk._internal.transport.subprocess_cli import SubprocessCLITransport
 
-from lastsay.backends.claude._functions import Function, FunctionServer
+from lastsay.backends.claude import Function, FunctionServer
 from lastsay.operators import FunctionBridge
-from lastsay.testing._claude import claude_offline_options
+from lastsay.testing import claude_offline_options
 from lastsay.testing.model_server import CallTool, Say, Scenario, marker, model_server
 
 SHOWN = 300

@@ -19,7 +19,7 @@ class Panel:
 
     def __init__(self, consumers: Iterable[Consumer]) -> None:
         self._consumers = sorted(consumers, key=lambda consumer: consumer.rank)
-        self._observers = [c for c in self._consumers if type(c).observe is not Consumer.observe]
+        self._observers = _observers(self._consumers)
         self.waiting: list[tuple[Consumer, Awaitable[None]]] = []
 
     @property
@@ -32,8 +32,15 @@ class Panel:
             self._tell(consumer, consumer.start, start)
 
     def observe(self, start: RunStart, events: Sequence[Event]) -> None:
-        for consumer in tuple(self._observers):
-            self._tell(consumer, consumer.observe, start, events)
+        # Called for every event: the loop of `_tell`, without its calls.
+        for consumer, observe in self._observers:
+            try:
+                answer = observe(start, events)
+            except Exception as error:  # noqa: BLE001  # as in _tell
+                self._drop(consumer, error)
+            else:
+                if answer is not None:
+                    self.waiting.append((consumer, answer))
 
     def end(self, end: RunEnd) -> None:
         for consumer in tuple(self._consumers):
@@ -50,7 +57,7 @@ class Panel:
 
     def _drop(self, consumer: Consumer, error: BaseException) -> None:
         self._consumers = [c for c in self._consumers if c is not consumer]
-        self._observers = [c for c in self._observers if c is not consumer]
+        self._observers = _observers(self._consumers)
         _LOG.warning("consumer %s failed and was dropped: %s", type(consumer).__name__, rendered(error))
 
     async def settle(self) -> None:
@@ -64,6 +71,11 @@ class Panel:
                     self._drop(consumer, TimeoutError(f"did not finish within {AWAIT_LIMIT} seconds"))
             except Exception as error:  # noqa: BLE001  # as in _tell
                 self._drop(consumer, error)
+
+
+def _observers(consumers: Iterable[Consumer]) -> tuple[tuple[Consumer, Callable[..., Awaitable[None] | None]], ...]:
+    """Those that look at events, with the method that does: bound once, and safe to drop from while looping."""
+    return tuple([(c, c.observe) for c in consumers if type(c).observe is not Consumer.observe])
 
 
 def rendered(error: BaseException | None) -> str:

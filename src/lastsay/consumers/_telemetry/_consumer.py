@@ -14,6 +14,7 @@ import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
+from time import perf_counter_ns
 from typing import Any, Final
 
 from opentelemetry.context import Context, get_current
@@ -56,6 +57,8 @@ _LOG: Final = logging.getLogger("lastsay.telemetry")
 _CONTENT: Final = frozenset((TextDelta, ReasoningDelta, Message, ToolCall))
 """What counts as a first chunk: whatever the model generated, but no service notice. The conventions lean that way
 (https://github.com/open-telemetry/semantic-conventions-genai/issues/306)."""
+
+_DELTAS: Final = frozenset((TextDelta, ReasoningDelta))
 
 _ENDED_KEPT: Final = 256
 """Runs whose span is remembered after their end, as the parent of children that start later."""
@@ -101,17 +104,15 @@ class Telemetry(Consumer):
         pulse = self._pulses.get(start.run_id)
         if pulse is None:
             return
-        now = time.perf_counter_ns()
+        now = perf_counter_ns()
         gap = now - pulse.last
         pulse.last = now
         if gap > pulse.gap:  # noqa: PLR1730  # max() would be a call per event
             pulse.gap = gap
         kind = type(events[0])
-        if kind is not TextDelta:
-            self._contain(self._observe_rare, pulse, events)
-        if pulse.first_ns is None and kind in _CONTENT:
-            pulse.first_ns = time.time_ns()
-            pulse.gap = 0  # what came before is the time to the first piece
+        if kind is TextDelta and pulse.first_ns is not None:
+            return
+        self._observe_rare(pulse, kind, events)
 
     def end(self, end: RunEnd) -> None:
         """End the run's span, and tell metrics and log."""
@@ -151,7 +152,7 @@ class Telemetry(Consumer):
             start_attributes(start, self._options),
             start_time=start.time_ns,
         )
-        pulse = Pulse(span, set_span_in_context(span, context), start.agent, time.perf_counter_ns())
+        pulse = Pulse(span, set_span_in_context(span, context), start.agent, perf_counter_ns())
         pulse.prompt = prompt
         pulse.delegation = delegation
         self._pulses[start.run_id] = pulse
@@ -168,9 +169,13 @@ class Telemetry(Consumer):
             return get_current()
         return given() if callable(given) else given
 
-    def _observe_rare(self, pulse: Pulse, events: Sequence[Event]) -> None:
-        self._tools.observe(pulse, events)
-        if pulse.prompt is None and type(events[0]) is Notice and self._options.capture.spans:
+    def _observe_rare(self, pulse: Pulse, kind: type[Event], events: Sequence[Event]) -> None:
+        if pulse.first_ns is None and kind in _CONTENT:
+            pulse.first_ns = time.time_ns()
+            pulse.gap = 0  # what came before is the time to the first piece
+        if kind not in _DELTAS:
+            self._contain(self._tools.observe, pulse, events)
+        if kind is Notice and pulse.prompt is None and self._options.capture.spans:
             for event in events:
                 if type(event) is Notice and event.kind == "user_message":
                     pulse.prompt = prompt_in(event.raw)

@@ -335,7 +335,12 @@ def _raw(ended: RunEnded | None) -> str | None:
 
 
 def _unselected(selection: Selection) -> tuple[tuple[Unselected, ...], bool]:
-    rows = [row for row in selection.candidates if row.text and not row.chosen and row.why != _NOT_MODEL]
+    told = {row.text for row in selection.candidates if row.kind in ("message", "streamed")}
+    rows = [
+        row
+        for row in selection.candidates
+        if row.text and not row.chosen and row.why != _NOT_MODEL and not (row.kind == "terminal" and row.text in told)
+    ]
     chosen = sum([len(row.text) for row in selection.candidates if row.chosen])
     longest = max([len(row.text) for row in rows], default=0)
     listed = tuple(

@@ -15,11 +15,15 @@ _KEPT: Final = 8192
 
 
 class Live:
-    """A display on standard error that is called with each piece of text."""
+    """A display on standard error that is called with each piece of text.
+
+    A piece is only kept; what is shown is made when the display is drawn, a few times a second, however fast they come.
+    """
 
     def __init__(self) -> None:
-        self._live = RichLive(console=Console(stderr=True), transient=True, refresh_per_second=12)
         self._text = ""
+        self._console = Console(stderr=True)
+        self._live = RichLive(console=self._console, transient=True, refresh_per_second=12, get_renderable=self.shown)
 
     def __enter__(self) -> Self:
         self._live.__enter__()
@@ -31,6 +35,9 @@ class Live:
     def __call__(self, text: str) -> None:
         """Show this piece too."""
         self._text = (self._text + text)[-_KEPT:]
-        width = max(20, self._live.console.width)
-        lines = Text(self._text, "dim").wrap(self._live.console, width)[-_LINES:]
-        self._live.update(Text("\n").join(lines))
+
+    def shown(self) -> Text:
+        """The newest lines."""
+        width = max(20, self._console.width)
+        lines = Text(self._text[-_LINES * width :], "dim").wrap(self._console, width)[-_LINES:]
+        return Text("\n").join(lines)

@@ -404,7 +404,7 @@ async def test_an_interrupt_settles_what_was_not_answered(server: ModelServer, t
 
 
 async def test_a_blank_error_around_an_interrupt_is_never_confirmed(server: ModelServer, tmp_path: Path) -> None:
-    """With the interrupt up to 5 ms before and 1 ms after it, the history holds a rejection, and so the verdict says."""
+    """The interrupt up to 5 ms before it or 1 ms after: the history holds a rejection, and so the verdict says."""
     rng = random.Random(20261130)
     functions = FunctionServer(FunctionBridge(), [Function(name="plain")])
     options = functions.configure(claude_offline_options(server.url, tmp_path))

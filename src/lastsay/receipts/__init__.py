@@ -12,7 +12,15 @@ from lastsay.receipts._admission import (
 )
 from lastsay.receipts._evidence import Receipt, receipt_of, substantial
 from lastsay.receipts._javascript import JS_WHITESPACE, elide_middle, is_blank, js_trim, utf16_length
-from lastsay.receipts._judging import FileCheck, Judgement, judge, judge_files
+from lastsay.receipts._judging import (
+    FileCheck,
+    Judgement,
+    is_rejection,
+    judge,
+    judge_files,
+    persisted_path,
+    stopped_waiting,
+)
 from lastsay.receipts._ledger import RECEIPT_TIMEOUT, Ledger
 from lastsay.receipts._profiles import (
     CLAUDE_2_1_269,
@@ -63,13 +71,16 @@ __all__ = (
     "check_size",
     "elide_middle",
     "is_blank",
+    "is_rejection",
     "js_trim",
     "judge",
     "judge_files",
+    "persisted_path",
     "profile_for",
     "receipt_of",
     "record_of",
     "render",
+    "stopped_waiting",
     "substantial",
     "utf16_length",
 )

@@ -36,7 +36,7 @@ from lastsay.receipts._profiles import NativeProfile
 from lastsay.receipts._rendering import Rendering, record_of, render
 from lastsay.receipts._verdicts import Proof, Verdict
 
-__all__ = ("FileCheck", "Judgement", "judge", "judge_files")
+__all__ = ("FileCheck", "Judgement", "is_rejection", "judge", "judge_files", "persisted_path", "stopped_waiting")
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -75,7 +75,7 @@ def judge(result: FunctionResult, receipt: Receipt, tool: str, profile: NativePr
         tool: the native name of the tool.
         profile: the harness's row.
     """
-    if receipt.not_executed or _is_rejection(receipt, profile):
+    if receipt.not_executed or is_rejection(receipt, profile):
         return Judgement(Verdict.REJECTED, detail=receipt.not_executed or str(receipt.record))
     if receipt.is_error != result.is_error:
         if stopped_waiting(receipt, profile):
@@ -88,7 +88,8 @@ def judge(result: FunctionResult, receipt: Receipt, tool: str, profile: NativePr
     return found
 
 
-def _is_rejection(receipt: Receipt, profile: NativeProfile) -> bool:
+def is_rejection(receipt: Receipt, profile: NativeProfile) -> bool:
+    """Whether the record is the harness's own word for a call that was not executed."""
     return isinstance(receipt.record, str) and receipt.record in profile.rejections
 
 
@@ -140,7 +141,7 @@ def _judge_success(
 def _judge_notice(
     expected: Rendering, parts: tuple[Part, ...], receipt: Receipt, profile: NativeProfile, *, agrees: bool
 ) -> Judgement | FileCheck:
-    path = _persisted_path(receipt, profile)
+    path = persisted_path(receipt, profile)
     if path is None:
         what = "the placeholder differs" if expected.verdict is Verdict.PLACEHOLDER else "the blocks differ"
         return _mismatch(what, receipt)
@@ -151,7 +152,8 @@ def _judge_notice(
     return FileCheck((path,), (parts,), receipt.session)
 
 
-def _persisted_path(receipt: Receipt, profile: NativeProfile) -> str | None:
+def persisted_path(receipt: Receipt, profile: NativeProfile) -> str | None:
+    """The file that a notice names in the place of the content; None where there is no such notice."""
     text = _only_text(receipt.content)
     if text is None:
         return None

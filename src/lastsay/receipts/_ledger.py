@@ -33,7 +33,7 @@ from lastsay.errors import ReceiptError
 from lastsay.events import MAIN, Event, Notice, ToolCall, ToolResult
 from lastsay.receipts._admission import FunctionResult, Limits, Submission, check_call_id, check_size
 from lastsay.receipts._evidence import Receipt, receipt_of
-from lastsay.receipts._judging import FileCheck, Judgement, judge, judge_files, stopped_waiting
+from lastsay.receipts._judging import FileCheck, Judgement, is_rejection, judge, judge_files, stopped_waiting
 from lastsay.receipts._profiles import NativeProfile, profile_for
 from lastsay.receipts._records import Called, CallRecord, Effect, ReadFiles, RefusedError, Settled, State, Stray
 from lastsay.receipts._verdicts import Verdict
@@ -283,7 +283,7 @@ class Ledger:
         cancelled = entry.state is not State.OPEN
         if stopped_waiting(receipt, self.profile):
             return Judgement(Verdict.TIMED_OUT, detail="the harness stopped waiting for the function")
-        rejected = receipt.not_executed or receipt.record in self.profile.rejections
+        rejected = receipt.not_executed or is_rejection(receipt, self.profile)
         if rejected or entry.state is State.VOID or (cancelled and receipt.is_error):
             return Judgement(Verdict.REJECTED, detail="the call was cancelled")
         return Judgement(Verdict.BEFORE_SUBMISSION, detail="the history holds a result that its host never gave")

@@ -26,7 +26,7 @@ $(VENV)/demo: $(VENV)/base pyproject.toml
 	@touch $@
 
 $(VENV)/test: $(VENV)/base pyproject.toml
-	$(PIP) install -q -c constraints.txt -e '.[cli,otel,zstd,aiostream]' --group tests
+	$(PIP) install -q -c constraints.txt -e '.[cli,otel,acp,zstd,aiostream]' --group tests
 	@touch $@
 
 $(VENV)/dev: $(VENV)/demo $(VENV)/test pyproject.toml
@@ -37,7 +37,7 @@ demo: $(VENV)/demo
 	@$(BIN)/python scripts/loopback_only.py --best-effort $(BIN)/lastsay demo $(DEMO)
 
 test: $(VENV)/test
-	$(BIN)/python -m pytest -m "not live" $(TESTS)
+	$(BIN)/python -m pytest -m "not live" --ignore=tests/live $(TESTS)
 
 lint: $(VENV)/dev
 	$(BIN)/ruff format --check .

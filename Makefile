@@ -21,15 +21,15 @@ $(VENV)/base: constraints.txt
 	$(PIP) install -q -c constraints.txt pip
 	@touch $@
 
-$(VENV)/demo: $(VENV)/base pyproject.toml
+$(VENV)/demo: $(VENV)/base pyproject.toml Makefile
 	$(PIP) install -q -c constraints.txt -e '.[cli,otel,claude]'
 	@touch $@
 
-$(VENV)/test: $(VENV)/base pyproject.toml
+$(VENV)/test: $(VENV)/base pyproject.toml Makefile
 	$(PIP) install -q -c constraints.txt -e '.[cli,otel,acp,zstd,aiostream]' --group tests
 	@touch $@
 
-$(VENV)/dev: $(VENV)/demo $(VENV)/test pyproject.toml
+$(VENV)/dev: $(VENV)/demo $(VENV)/test pyproject.toml Makefile
 	$(PIP) install -q -c constraints.txt -e '.[cli,otel,claude,acp,zstd,aiostream]' --group dev
 	@touch $@
 

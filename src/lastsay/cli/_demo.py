@@ -41,13 +41,13 @@ def command(*, as_json: bool, only: tuple[str, ...], policy_name: str) -> int:
 
     Exit status: 0 if the three consumers were told the same in every scenario, else 6.
     """
-    _check_extras()
     from lastsay.cli.demo import CASES
 
     unknown = sorted(set(only) - {case.name for case in CASES})
     if unknown:
         known = ", ".join(case.name for case in CASES)
         raise click.BadParameter(f"no scenario {unknown[0]!r}; known are {known}", param_hint="--only")
+    _check_extras()
     cases = [case for case in CASES if not only or case.name in only]
     # The SDK reports a killed CLI here too, on standard error if nobody listens; the scenario shows it.
     logging.getLogger("claude_agent_sdk").addHandler(logging.NullHandler())

@@ -69,9 +69,7 @@ _BACKENDS: Final[Mapping[str, Callable[[str, Mapping[str, Any]], "Stream"]]] = {
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="The child's working directory.",
 )
-@click.option(
-    "--tool", multiple=True, help="A tool that the child has; may be given again. Default: the harness's own."
-)
+@click.option("--tool", multiple=True, help="A tool that the child has, not the harness's own; may be repeated.")
 @click.option("--allow", multiple=True, metavar="RULE", help="A tool that needs no permission; may be repeated.")
 @click.option("--max-turns", type=click.IntRange(min=1), help="Turns after which the harness stops.")
 @click.option(

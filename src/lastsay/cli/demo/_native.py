@@ -4,21 +4,14 @@ import os
 import signal
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
-from claude_agent_sdk import (
-    AssistantMessage,
-    ClaudeAgentOptions,
-    ResultMessage,
-    StreamEvent,
-    ToolResultBlock,
-    ToolUseBlock,
-    UserMessage,
-    query,
-)
 
 from lastsay.cli.demo._cases import Case
+
+if TYPE_CHECKING:
+    from claude_agent_sdk import ClaudeAgentOptions, ResultMessage, ToolResultBlock
 
 __all__ = ("kill_recorded", "native_result")
 
@@ -26,10 +19,11 @@ __all__ = ("kill_recorded", "native_result")
 class _Seen:
     """What the caller of `query` can have seen."""
 
-    def __init__(self) -> None:
+    def __init__(self, sdk: Any) -> None:
         self.result: ResultMessage | None = None
         self.handed_back: ToolResultBlock | None = None
         self.exception: str | None = None
+        self._sdk = sdk
         self._delegation: str | None = None
         self._streamed: list[str] = []
 
@@ -38,17 +32,18 @@ class _Seen:
         return "".join(self._streamed)
 
     def take(self, message: Any) -> None:
-        if isinstance(message, ResultMessage):
+        sdk = self._sdk
+        if isinstance(message, sdk.ResultMessage):
             self.result = message
-        elif isinstance(message, StreamEvent):
+        elif isinstance(message, sdk.StreamEvent):
             delta = message.event.get("delta", {})
             self._streamed.append(delta.get("text", ""))
-        elif isinstance(message, AssistantMessage) and message.parent_tool_use_id is None:
-            calls = [block.id for block in message.content if isinstance(block, ToolUseBlock)]
+        elif isinstance(message, sdk.AssistantMessage) and message.parent_tool_use_id is None:
+            calls = [block.id for block in message.content if isinstance(block, sdk.ToolUseBlock)]
             self._delegation = calls[0] if calls else self._delegation
-        elif isinstance(message, UserMessage) and isinstance(message.content, list):
+        elif isinstance(message, sdk.UserMessage) and isinstance(message.content, list):
             for block in message.content:
-                if isinstance(block, ToolResultBlock) and block.tool_use_id == self._delegation:
+                if isinstance(block, sdk.ToolResultBlock) and block.tool_use_id == self._delegation:
                     self.handed_back = block
 
     def report(self, case: Case) -> dict[str, Any]:
@@ -72,7 +67,7 @@ def _text_of(content: Any) -> str:
     return "".join(part.get("text", "") for part in content or () if isinstance(part, dict))
 
 
-async def native_result(case: Case, options: ClaudeAgentOptions, directory: Path, pid_file: Path) -> dict[str, Any]:
+async def native_result(case: Case, options: "ClaudeAgentOptions", directory: Path, pid_file: Path) -> dict[str, Any]:
     """What the SDK's own `query` hands to its caller in this scenario, as plain data.
 
     Args:
@@ -81,10 +76,12 @@ async def native_result(case: Case, options: ClaudeAgentOptions, directory: Path
         directory: the child's working directory.
         pid_file: where the process id of the CLI is written, for the scenario that kills it.
     """
-    seen = _Seen()
+    import claude_agent_sdk as sdk
+
+    seen = _Seen(sdk)
     with anyio.CancelScope() as scope:
         try:
-            messages: Any = query(prompt=case.prompt(directory), options=options)
+            messages: Any = sdk.query(prompt=case.prompt(directory), options=options)
             async with aclosing(messages):
                 disturbed = case.disturb is None
                 async for message in messages:

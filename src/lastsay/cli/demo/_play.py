@@ -1,17 +1,13 @@
 """Plays a scenario twice at the same time: on the bare SDK, and through lastsay with three consumers."""
 
 import shutil
-from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import anyio
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from lastsay.backends import claude
 from lastsay.cli.demo._cases import READABLE, Case
@@ -74,25 +70,30 @@ class Shown:
         }
 
 
-@dataclass(slots=True)
 class _Told:
     """What the consumers were told, of all runs."""
 
-    ends: list[dict[str, Any]] = field(default_factory=list)
-    exporter: InMemorySpanExporter = field(default_factory=InMemorySpanExporter)
+    def __init__(self) -> None:
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+        from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-    def consumers(self) -> Sequence[Consumer]:
+        self._ends: list[dict[str, Any]] = []
+        self._exporter = InMemorySpanExporter()
         provider = TracerProvider()
-        provider.add_span_processor(SimpleSpanProcessor(self.exporter))
-        return telemetry(tracer_provider=provider), lifecycle(on_end=self.ends.append)
+        provider.add_span_processor(SimpleSpanProcessor(self._exporter))
+        self.consumers: tuple[Consumer, ...] = (
+            telemetry(tracer_provider=provider),
+            lifecycle(on_end=self._ends.append),
+        )
 
     def end_of(self, run: str) -> dict[str, Any]:
-        return next((event for event in self.ends if event["id"] == run), {})
+        return next((event for event in self._ends if event["id"] == run), {})
 
     def span_of(self, run_id: str) -> dict[str, Any]:
-        for span in self.exporter.get_finished_spans():
+        for span in self._exporter.get_finished_spans():
             attributes = dict(span.attributes or {})
-            if run_id in attributes.values():
+            if attributes.get("lastsay.run.id") == run_id:
                 return {"name": span.name, "status": span.status.status_code.name, "attributes": attributes}
         return {}
 
@@ -170,7 +171,7 @@ async def _through_lastsay(case: Case, side: _Side, told: _Told, policy: Policy)
     stream = claude.stream(case.prompt(side.work), side.options)
     streamed: list[str] = []
     with anyio.CancelScope() as scope:
-        async with open_run(stream, policy=policy, consumers=told.consumers()) as run:
+        async with open_run(stream, policy=policy, consumers=told.consumers) as run:
             disturbed = case.disturb is None
             async for event in run:
                 if type(event) is TextDelta and event.run == MAIN:

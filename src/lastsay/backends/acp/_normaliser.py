@@ -21,9 +21,9 @@ from typing import Any, Final
 import msgspec
 
 from lastsay.backends.acp._content import usage_of
-from lastsay.backends.acp._frames import ThoughtChunk, decode_chunk, decode_line, is_frame
+from lastsay.backends.acp._frames import TextChunk, ThoughtChunk, decode_chunk, decode_line, is_frame
 from lastsay.backends.acp._recovery import Agent, End, agent_named, end_of
-from lastsay.backends.acp._session import Session
+from lastsay.backends.acp._session import Draft, Session
 from lastsay.events import (
     ABORTED,
     ERROR,
@@ -34,6 +34,7 @@ from lastsay.events import (
     Notice,
     RunEnded,
     RunStarted,
+    TextDelta,
     UsageReported,
 )
 
@@ -87,8 +88,8 @@ class Normaliser:
         self._nested = False  # the agent has child sessions
         self._held: list[Event] | None = []
         self._worked = False  # protocol 2: running was said
-        self._late_from: int | None = None
         self._late = 0
+        self._late_characters = 0
         self._exit_status: int | None = None
         self._closed = False
 
@@ -126,29 +127,55 @@ class Normaliser:
         out: list[Event] = []
         if self._closed:
             return out
-        decode, main = decode_chunk, self._main
+        decode, append, main = decode_chunk, out.append, self._main
+        draft: Draft | None = None  # the message that the pieces belong to, while they all belong to one
         for item in lines:
             if isinstance(item, Fault):
-                out.append(item)
+                append(item)
                 continue
-            number, line = item
             try:
-                frame = decode(line)
+                frame = decode(item[1])
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-                self._slow_line(line, number, out)
+                draft = None
+                self._slow_line(item[1], item[0], out)
                 continue
             params = frame.params
             update = params.update
             if update.meta is not None or frame.id is not None:
-                self._slow_line(line, number, out)
-                continue
-            session = main if params.session_id == self.session else self._session(params.session_id, out)
-            if type(update) is ThoughtChunk:
-                session.thought(update.content.text, update.message_id, out)
+                draft = None
+                self._slow_line(item[1], item[0], out)
+            elif (
+                draft is not None
+                and update.message_id == draft.id
+                and type(update) is TextChunk
+                and params.session_id == self.session
+            ):
+                text = update.content.text
+                if text:
+                    draft.pieces.append(text)
+                    append(TextDelta(text, draft.id))
             else:
-                session.chunk(update.content.text, update.message_id, out)
-            self._late += self.answered is not None
+                draft = self._chunk(params, out)
+        main.settle()
         return self._released(out)
+
+    def _chunk(self, params: Any, out: list[Event]) -> Draft | None:
+        """Take a piece of text or reasoning; gives the message that was begun, if more pieces can simply be added."""
+        update = params.update
+        session = self._main if params.session_id == self.session else self._session(params.session_id, out)
+        before = len(out)
+        if type(update) is ThoughtChunk:
+            session.thought(update.content.text, update.message_id, out)
+        else:
+            session.chunk(update.content.text, update.message_id, out)
+        if self.answered is not None:
+            self._count_late(out[before:])
+            return None
+        return session.plain() if session is self._main and type(update) is TextChunk else None
+
+    def _count_late(self, events: list[Event]) -> None:
+        self._late += 1
+        self._late_characters += sum([len(event.text) for event in events if type(event) is TextDelta])
 
     def run_of(self, session: Any) -> str:
         """The run id of a session's events."""
@@ -180,9 +207,8 @@ class Normaliser:
             if not child.ended:
                 self._end_child(child, End(ABORTED, None, "recovered", "the parent ended first"), out)
         self._main.close(out, interrupted=end.stop_reason == ABORTED)
-        if self._late_from is not None and self._late:
-            characters = self._main.characters - self._late_from
-            out.append(Notice("late", {"updates": self._late, "characters": characters}))
+        if self._late:
+            out.append(Notice("late", {"updates": self._late, "characters": self._late_characters}))
         status = self._exit_status
         ended = RunEnded(
             end.stop_reason, diagnostic=end.diagnostic, raw=end.raw, provenance=end.provenance, exit_status=status
@@ -302,7 +328,6 @@ class Normaliser:
 
     def _answer(self, end: End) -> None:
         self.answered = end
-        self._late_from = self._main.characters
 
     def _state(self, update: Mapping[str, Any], out: list[Event]) -> None:
         """Protocol 2: the state of the session decides when the turn ends."""
@@ -310,7 +335,7 @@ class Normaliser:
         out.append(Notice("state_update", dict(update)))
         if state == "running":
             self._worked = True
-            self.answered, self._late_from, self._late = None, None, 0
+            self.answered, self._late, self._late_characters = None, 0, 0
         elif state == "idle" and ("stopReason" in update or update.get("error") or self._worked):
             self._answer(end_of(_as_answer(update), self._agent, cancelling=self._cancelling))
 
@@ -322,7 +347,7 @@ class Normaliser:
             self._subagent(session_id, update, out)
             return
         session = self._session(session_id, out)
-        self._late += self.answered is not None
+        before = len(out)
         if kind == "state_update":
             if session is self._main:
                 self._state(update, out)
@@ -330,6 +355,8 @@ class Normaliser:
                 self._child_state(str(session_id), update, out)
         else:
             session.push(update, out)
+            if self.answered is not None:
+                self._count_late(out[before:])
 
     def _session(self, session_id: Any, out: list[Event]) -> Session:
         """The session of that id. An agent without child sessions has one only, whatever id it writes."""

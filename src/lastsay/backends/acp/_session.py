@@ -36,7 +36,7 @@ from lastsay.events import (
     TextDelta,
 )
 
-__all__ = ("Session",)
+__all__ = ("Draft", "Session")
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
@@ -44,7 +44,7 @@ _COMPACT: Final = 1024
 """Pieces held apart before they are joined."""
 
 
-class _Draft:
+class Draft:
     """A message in the making. `joined` and `pieces` are the text since the last block in `blocks`."""
 
     __slots__ = ("blocks", "id", "joined", "new", "origin", "pieces", "told")
@@ -61,6 +61,10 @@ class _Draft:
     def add(self, text: str) -> None:
         self.pieces.append(text)
         self.new = True
+        self.settle()
+
+    def settle(self) -> None:
+        """Join what was added, if it is much."""
         if len(self.pieces) >= _COMPACT:
             self.joined.append("".join(self.pieces))
             self.pieces.clear()
@@ -88,7 +92,6 @@ class Session:
         agent: what is known about the agent.
 
     Attributes:
-        characters: text characters so far, of the model.
         message: the id of the message that was begun last, or None.
         meta: the newest ``_meta`` of a session's own updates.
     """
@@ -96,11 +99,10 @@ class Session:
     def __init__(self, run: str, agent: Agent) -> None:
         self.run = run
         self.agent = agent
-        self.characters = 0
         self.message: str | None = None
         self.meta: dict[str, Any] = {}
-        self._drafts: dict[str, _Draft] = {}
-        self._open: _Draft | None = None
+        self._drafts: dict[str, Draft] = {}
+        self._open: Draft | None = None
         self._tools = ToolCalls(run)
         self._ids = agent.ids
         self._loose = False  # deltas without a message went out
@@ -127,15 +129,23 @@ class Session:
             draft = self._begin(message, out)
         draft.add(text)
         if draft.origin == "model":
-            self.characters += len(text)
             out.append(TextDelta(text, message, run=self.run))
+
+    def plain(self) -> Draft | None:
+        """The open message, if pieces with its id can simply be added to it, each with a `TextDelta`."""
+        draft = self._open
+        return draft if draft is not None and draft.origin == "model" and self._half is None else None
+
+    def settle(self) -> None:
+        """Join what was added to the open message, if it is much."""
+        if self._open is not None:
+            self._open.settle()
 
     def _loose_chunk(self, text: str, out: list[Event]) -> None:
         if self._ids:
             out.append(Message((Text(text),), origin="notice", run=self.run))
             return
         self._loose = True
-        self.characters += len(text)
         out.append(TextDelta(text, run=self.run))
 
     def thought(self, text: str, message: str | None, out: list[Event]) -> None:
@@ -163,7 +173,7 @@ class Session:
         self.chunk(half, owner, out)
         return text
 
-    def _begin(self, message: str, out: list[Event]) -> _Draft:
+    def _begin(self, message: str, out: list[Event]) -> Draft:
         self.tell(out)
         if self._loose:
             self._loose = False
@@ -173,7 +183,7 @@ class Session:
         draft = self._drafts.get(message)
         if draft is None:
             synthetic = self.agent.synthetic_uuid and _UUID.fullmatch(message) is not None
-            draft = self._drafts[message] = _Draft(message, "synthetic" if synthetic else "model")
+            draft = self._drafts[message] = Draft(message, "synthetic" if synthetic else "model")
         if draft.origin == "model":
             out.append(MessageStarted(message, run=self.run))
         self._open = draft
@@ -262,7 +272,6 @@ class Session:
             return
         draft = self._begin(message, out)
         draft.set(blocks)
-        self.characters += sum([len(block.text) for block in blocks if type(block) is Text])
         self.tell(out)
 
     def _thought_chunk(self, update: Mapping[str, Any], out: list[Event]) -> None:

@@ -94,7 +94,7 @@ def flood(agent: Agent) -> str:
     """`--count` updates as fast as they can be written."""
     update = {
         "sessionUpdate": "agent_message_chunk",
-        "content": {"type": "text", "text": "a piece of twenty-six char "},
+        "content": {"type": "text", "text": "a piece of twenty-six char"},
     }
     params = {"sessionId": SESSION, "update": {**update, "messageId": "msg-1"}}
     line = json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": params}).encode() + b"\n"

@@ -6,15 +6,16 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from acp import Client, spawn_agent_process
 
 from lastsay.backends import acp
 from lastsay.errors import UsageError
 from lastsay.events import Event, Message, RunEnded, RunStarted, Text, TextDelta
 from lastsay.testing.acp_agent import command
 
+sdk = pytest.importorskip("acp", reason="the acp extra is not installed")
 
-class Holder(Client):
+
+class Holder(sdk.Client):  # type: ignore[misc]  # known at run time only
     """The least client that the SDK accepts."""
 
     async def session_update(self, session_id: str, update: Any, **kwargs: Any) -> None:
@@ -25,7 +26,7 @@ class Holder(Client):
 async def connected(mode: str, **options: Any) -> AsyncIterator[tuple[Any, str]]:
     """An initialized connection to the scripted agent, and its session."""
     program, *arguments = command(mode)
-    async with spawn_agent_process(Holder(), program, *arguments, **options) as (connection, _):
+    async with sdk.spawn_agent_process(Holder(), program, *arguments, **options) as (connection, _):
         await connection.initialize(protocol_version=1)
         session = await connection.new_session(cwd="/", mcp_servers=[])
         yield connection, session.session_id

@@ -34,7 +34,7 @@ pytestmark = [
 ]
 
 RACE_TRIES = int(os.environ.get("LASTSAY_RACE_TRIES", "60"))
-"""Tries of the race; 200 of 200 were run when the rule was written."""
+"""Rejected tries of the race; 200 of 200 were run when the rule was written."""
 
 PLAIN, DECLARED = "mcp__functions__plain", "mcp__functions__declared"
 
@@ -403,32 +403,31 @@ async def test_an_interrupt_settles_what_was_not_answered(server: ModelServer, t
     assert not record.fatal
 
 
-async def test_a_blank_error_around_an_interrupt_is_never_confirmed(server: ModelServer, tmp_path: Path) -> None:
-    """The interrupt up to 5 ms before it or 1 ms after: the history holds a rejection, and so the verdict says."""
+SAYS = {
+    "User rejected tool use": Verdict.REJECTED,
+    "Error: Command failed with no output": Verdict.PLACEHOLDER,
+}
+"""The CLI's own record of the call, and the only verdict that it allows."""
+
+
+async def test_a_blank_error_that_an_interrupt_overtook_is_never_confirmed(server: ModelServer, tmp_path: Path) -> None:
+    """At random offsets around an interrupt the verdict is what the history holds: a rejection is never a blank error.
+
+    Both are an error with some text of the CLI's own. Where the result was early enough to be applied, the record says
+    so, and those tries do not count.
+    """
     rng = random.Random(20261130)
     functions = FunctionServer(FunctionBridge(), [Function(name="plain")])
     options = functions.configure(claude_offline_options(server.url, tmp_path))
-    seen: Counter[tuple[Verdict | None, str]] = Counter()
+    seen: Counter[str] = Counter()
+    submitted = 0
     async with sdk.ClaudeSDKClient(options) as client:
         session = _Interrupted(client, functions)
-        for _ in range(RACE_TRIES):
-            offset = rng.uniform(-0.005, 0.001)
-            record, said, _end_word = await session.turn(max(0.0, -offset), max(0.0, offset))
-            seen[record.verdict, said] += 1
-    assert {(Verdict.REJECTED, "User rejected tool use"): RACE_TRIES} == dict(seen)
-
-
-async def test_a_blank_error_is_confirmed_only_when_the_history_holds_it(server: ModelServer, tmp_path: Path) -> None:
-    """With the interrupt up to 20 ms later either may win; the verdict is always what the history says."""
-    rng = random.Random(7)
-    functions = FunctionServer(FunctionBridge(), [Function(name="plain")])
-    options = functions.configure(claude_offline_options(server.url, tmp_path))
-    says = {
-        "User rejected tool use": Verdict.REJECTED,
-        "Error: Command failed with no output": Verdict.PLACEHOLDER,
-    }
-    async with sdk.ClaudeSDKClient(options) as client:
-        session = _Interrupted(client, functions)
-        for _ in range(20):
-            record, said, _ = await session.turn(0.0, rng.uniform(0.0, 0.02))
-            assert says[said] == record.verdict
+        while seen["User rejected tool use"] < RACE_TRIES:
+            offset = rng.uniform(-0.005, 0.003)
+            record, said, _ = await session.turn(max(0.0, -offset), max(0.0, offset))
+            assert SAYS[said] == record.verdict
+            seen[said] += 1
+            submitted += said == "User rejected tool use" and record.content is not None
+            assert seen.total() < 4 * RACE_TRIES
+    assert 2 * submitted > RACE_TRIES

@@ -25,7 +25,7 @@ from typing import Any, Final
 import anyio
 import anyio.to_thread
 
-from lastsay.events import ABORTED, COMPLETED, ERROR, MAIN, Event, Notice, RunEnded, RunStarted
+from lastsay.events import ABORTED, COMPLETED, ERROR, MAIN, Event, Notice, RunEnded, RunStarted, ToolResult
 from lastsay.operators._bridge import FunctionBridge
 from lastsay.operators._fused import Operator
 from lastsay.operators._mailbox import Mailbox
@@ -68,6 +68,7 @@ class _Confirming(AbstractAsyncContextManager[AsyncIterator[list[Event]]]):
         self._pump = Pump(stream, self._deliver, self._finish)
         self._error: BaseException | None = None
         self._root: str | None = None
+        self._begun = False
         self._output: AsyncGenerator[list[Event], None] | None = None
 
     async def __aenter__(self) -> AsyncIterator[list[Event]]:
@@ -105,8 +106,9 @@ class _Confirming(AbstractAsyncContextManager[AsyncIterator[list[Event]]]):
             # Asked before the mailbox is emptied: what comes in between wakes the wait below.
             ended = self._mailbox.closed
             out: list[Event] = []
-            fatal = await self._settle(out) or await self._pass(self._mailbox.take_nowait(), out)
-            if not fatal and self._error is None:
+            fatal = await self._pass(self._mailbox.take_nowait(), out)
+            # A notice never comes before the start of its run.
+            if not fatal and self._error is None and (self._begun or ended):
                 ledger.expire(at=anyio.current_time())
                 if ended:
                     ledger.close(at=anyio.current_time())
@@ -134,11 +136,21 @@ class _Confirming(AbstractAsyncContextManager[AsyncIterator[list[Event]]]):
                 assert isinstance(event, RunEnded)
                 if await self._end(event, out):
                     return True
-            self._bridge.ledger.push(event, at=anyio.current_time())
-            out.append(event)
-            if await self._settle(out):
+            if kind is not ToolResult:
+                self._bridge.ledger.push(event, at=anyio.current_time())
+                out.append(event)
+            elif await self._receive(event, out):
                 return True
+            self._begun = True
         return False
+
+    async def _receive(self, event: Event, out: list[Event]) -> bool:
+        """Let a tool result through, what was asked before it first; True where it ended the run."""
+        if await self._settle(out):
+            return True
+        self._bridge.ledger.push(event, at=anyio.current_time())
+        out.append(event)
+        return await self._settle(out)
 
     async def _end(self, end: RunEnded, out: list[Event]) -> bool:
         """Close the ledger before the root's own end; True where that end is replaced."""

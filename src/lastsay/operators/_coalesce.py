@@ -29,6 +29,7 @@ def coalesce(seconds: float | None = None, *, characters: int | None = None) -> 
 
     Without arguments it joins what is ready together, which delays nothing. With `seconds`, text waits for more of its
     kind; with `characters` alone it waits for that many, for another event, or for the end, however long that takes.
+    What is ready together is not cut at a size: `characters` is when a delta goes on, not how long it can get.
 
     Args:
         seconds: how long the first piece of a delta may wait, in seconds.
@@ -41,16 +42,15 @@ def coalesce(seconds: float | None = None, *, characters: int | None = None) -> 
     if characters is not None and characters < 1:
         raise UsageError(f"coalesce(characters={characters}): at least 1 character")
     if seconds is None:
-        return through(lambda: _Coalesce(characters, patient=characters is not None))
+        return through(_CoalesceReady if characters is None else lambda: _Coalesce(characters))
     return _within(seconds, characters)
 
 
 class _Coalesce(Stage):
     kind = "flat"
 
-    def __init__(self, characters: int | None, *, patient: bool) -> None:
+    def __init__(self, characters: int | None = None) -> None:
         self._limit = characters
-        self._patient = patient
         self._last: Delta | None = None
         self._pieces: list[str] = []
         self._length = 0
@@ -65,31 +65,43 @@ class _Coalesce(Stage):
         return {**others, **dict.fromkeys((TextDelta, ReasoningDelta), (self._one, self._run))}
 
     def _one(self, event: Delta) -> Sequence[Event]:
-        return self._run((event,))
+        last = self._last
+        if last is None:
+            out: Sequence[Event] = ()
+        elif event.message == last.message and event.run == last.run and type(event) is type(last):
+            self._last = event
+            self._pieces.append(event.text)
+            if self._limit is None:
+                return ()
+            self._length += len(event.text)
+            return self.flush() if self._length >= self._limit else ()
+        else:
+            out = self.flush()
+        self._last = event
+        self._pieces.append(event.text)
+        self._length = len(event.text)
+        if self._limit is not None and self._length >= self._limit:
+            return (*out, *self.flush())
+        return out
 
     def _run(self, events: Sequence[Delta]) -> Sequence[Event]:
-        out: list[Event] = []
-        first, last = events[0], self._last
-        if last is not None and type(last) is not type(first):
-            out += self.flush()
-            last = None
-        run, message = (first.run, first.message) if last is None else (last.run, last.message)
-        pieces, length, limit = self._pieces, self._length, self._limit
-        for event in events:
-            if event.message != message or event.run != run:
-                if last is not None:
-                    out.append(_joined(last, pieces))
-                pieces, length, last = [], 0, None
-                run, message = event.run, event.message
-            pieces.append(event.text)
-            last = event
-            if limit is not None:
-                length += len(event.text)
-                if length >= limit:
-                    out.append(_joined(last, pieces))
-                    pieces, length, last = [], 0, None
-        self._last, self._pieces, self._length = last, pieces, length
+        first, last = events[0], events[-1]
+        message, run = first.message, first.run
+        texts = [event.text for event in events if event.message == message and event.run == run]
+        if len(texts) < len(events):
+            return [passed for event in events for passed in self._one(event)]
+        out = () if self._joins(first) else self.flush()
+        self._last = last
+        self._pieces += texts
+        if self._limit is not None:
+            self._length += len("".join(texts))
+            if self._length >= self._limit:
+                return (*out, *self.flush())
         return out
+
+    def _joins(self, event: Delta) -> bool:
+        last = self._last
+        return last is None or (event.message == last.message and event.run == last.run and type(event) is type(last))
 
     def _other(self, event: Event) -> Sequence[Event]:
         return (event,) if self._last is None else (*self.flush(), event)
@@ -97,15 +109,17 @@ class _Coalesce(Stage):
     def _others(self, events: Sequence[Event]) -> Sequence[Event]:
         return events if self._last is None else (*self.flush(), *events)
 
-    def settle(self) -> Sequence[Event]:
-        return () if self._patient else self.flush()
-
     def flush(self) -> Sequence[Event]:
         last, pieces = self._last, self._pieces
         if last is None:
             return ()
         self._last, self._pieces, self._length = None, [], 0
         return (_joined(last, pieces),)
+
+
+class _CoalesceReady(_Coalesce):
+    def settle(self) -> Sequence[Event]:
+        return self.flush()
 
 
 def _joined(last: Delta, pieces: list[str]) -> Delta:
@@ -123,7 +137,7 @@ def _within(seconds: float, characters: int | None) -> Operator:
 
 async def _timed(mailbox: Mailbox, seconds: float, characters: int | None) -> AsyncGenerator[list[Event], None]:
     """The stage, driven by a clock instead of by the ends of batches."""
-    stage = _Coalesce(characters, patient=True)
+    stage = _Coalesce(characters)
     pipeline = Pipeline([stage])
     due = inf
     while True:

@@ -49,7 +49,8 @@ class _Fused(Stream):
     def opened_events(self) -> Opened[Event]:
         pipeline = self._pipeline()
         if self.source.single:
-            return Piped(self.source.opened_events(), lambda events: _singles(events, pipeline))
+            singles = _settling_singles if pipeline.settles or pipeline.may_end else _singles
+            return Piped(self.source.opened_events(), lambda events: singles(events, pipeline))
         return Piped(self.source.opened(), lambda batches: _events(batches, pipeline))
 
 
@@ -88,26 +89,29 @@ async def _events(batches: AsyncIterator[list[Event]], pipeline: Pipeline) -> As
 
 
 async def _singles(events: AsyncIterator[Event], pipeline: Pipeline) -> AsyncGenerator[Event, None]:
-    level = pipeline.levels[0]
-    settles, may_end = pipeline.settles, pipeline.may_end
-    plain = not settles and not may_end
+    """The short path: no lists, and for most events nothing but a look-up and calls of observers."""
+    plans = pipeline.singles
     try:
         async for event in events:
-            # The look-up of Level.push_one, without its call: most events meet observers only.
-            ones, step, _, _ = level[type(event)]
+            ones, rest = plans[type(event)]
             for one in ones:
                 one(event)
-            if step is None and plain:
+            if rest is None:
                 yield event
-                continue
-            out: list[Event] = []
-            if step is None:
-                out.append(event)
             else:
-                step(event, out)
-            if settles:
-                pipeline.settle(out)
-            for passed in out:
+                for passed in rest(event):
+                    yield passed
+        for passed in pipeline.flush():
+            yield passed
+    finally:
+        pipeline.close()
+
+
+async def _settling_singles(events: AsyncIterator[Event], pipeline: Pipeline) -> AsyncGenerator[Event, None]:
+    push, may_end = pipeline.push, pipeline.may_end
+    try:
+        async for event in events:
+            for passed in push([event]):
                 yield passed
             if may_end and pipeline.ended:
                 await _stop(events)

@@ -30,6 +30,9 @@ StepOne = Callable[[Event, Out], None]
 StepRun = Callable[[list[Event], Out], None]
 Completed = dict[type, tuple[Handler, Handler]]
 Plan = tuple[tuple[Handler, ...], StepOne | None, tuple[Handler, ...], StepRun | None]
+"""Observers of one event, the step of one event, observers of a run, the step of a run."""
+Single = tuple[tuple[Handler, ...], Callable[[Event], Iterable[Event]] | None]
+"""Observers of one event, and what comes out for it: None for the event itself."""
 
 
 class Level(dict[type, Plan]):
@@ -78,13 +81,54 @@ class Level(dict[type, Plan]):
             return
         for kind, group in groupby(events, type):
             members = list(group)
-            _, _, runs, step = self[kind]
+            ones, step_one, runs, step_run = self[kind]
+            if len(members) == 1:
+                event = members[0]
+                for one in ones:
+                    one(event)
+                if step_one is None:
+                    out.append(event)
+                else:
+                    step_one(event, out)
+                continue
             for run in runs:
                 run(members)
-            if step is None:
+            if step_run is None:
                 out += members
             else:
-                step(members, out)
+                step_run(members, out)
+
+
+class _Singles(dict[type, Single]):
+    """The plans of a whole chain for events that come one by one."""
+
+    __slots__ = ("_level",)
+
+    def __init__(self, level: Level) -> None:
+        super().__init__()
+        self._level = level
+
+    def __missing__(self, event_type: type) -> Single:
+        ones, step, _, _ = self._level[event_type]
+        self[event_type] = single = (ones, None if step is None else self._rest(event_type, step))
+        return single
+
+    def _rest(self, event_type: type, step: StepOne) -> Callable[[Event], Iterable[Event]]:
+        """The step as a function; the bare handler, if it is a flat one and the last: then no list is needed."""
+        level = self._level
+        while level.rest is not None:
+            handlers, kind, level = level.own, level.kind, level.rest
+            if kind != "observe" and event_type in handlers:
+                if kind == "flat" and level.rest is None:
+                    return handlers[event_type][0]
+                break
+
+        def rest(event: Event) -> Out:
+            out: Out = []
+            step(event, out)
+            return out
+
+        return rest
 
 
 class Pipeline:
@@ -94,7 +138,7 @@ class Pipeline:
         stages: the stages, in the order in which an event meets them.
     """
 
-    __slots__ = ("_ending", "_settlers", "_stages", "_unchanged", "levels", "may_end", "settles")
+    __slots__ = ("_ending", "_settlers", "_stages", "_unchanged", "levels", "may_end", "settles", "singles")
 
     def __init__(self, stages: Sequence[Stage]) -> None:
         self._stages = stages
@@ -102,6 +146,7 @@ class Pipeline:
         for stage in reversed(stages):
             levels.append(Level(stage.kind, _completed(stage), levels[-1]))
         self.levels = levels[::-1]
+        self.singles = _Singles(self.levels[0])
         self._settlers = [
             (stage.settle, self.levels[i + 1])
             for i, stage in enumerate(stages)
@@ -198,6 +243,9 @@ _RUNS: Final[dict[Kind, Callable[[Handler], Handler]]] = {
 
 
 def _run_step(run: Handler, rest: Level) -> StepRun:
+    if rest.rest is None:
+        return lambda events, out: out.extend(run(events))
+
     def step_run(events: list[Event], out: Out) -> None:
         passed = run(events)
         if passed:
@@ -219,6 +267,9 @@ def _filter_step(one: Handler, run: Handler, rest: Level) -> tuple[StepOne, Step
 
 
 def _flat_step(one: Handler, run: Handler, rest: Level) -> tuple[StepOne, StepRun]:
+    if rest.rest is None:
+        return (lambda event, out: out.extend(one(event))), _run_step(run, rest)
+
     def step_one(event: Event, out: Out) -> None:
         for passed in one(event):
             rest.push_one(passed, out)

@@ -357,7 +357,7 @@ class Session:
             return
         out += self.begin_epoch()
         data = _object(record.data)
-        self.work.turn_started(int(data.get("turn", 0)))
+        self.work.turn_started(_turn_of(data))
         out.append(Notice(record.kind, data, run=self.run, seq=record.seq))
 
     def _step_edge(self, record: _Record, out: list[Event]) -> None:
@@ -365,7 +365,7 @@ class Session:
             return
         data = _object(record.data)
         if record.kind == "step/start":
-            self.work.step_started(int(data.get("turn", 0)))
+            self.work.step_started(_turn_of(data))
         else:
             self._abort_draft(out)
         out.append(Notice(record.kind, data, run=self.run, seq=record.seq))
@@ -463,6 +463,11 @@ def _object(raw: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"an object was expected, not {type(value).__name__}")  # noqa: TRY004  (caught as broken data)
     return value
+
+
+def _turn_of(data: dict[str, Any]) -> int:
+    turn = data.get("turn")
+    return turn if isinstance(turn, int) else 0
 
 
 def comes_from_outside(data: dict[str, Any]) -> bool:

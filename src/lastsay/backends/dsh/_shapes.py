@@ -158,6 +158,9 @@ def typed(raw: Any, kind: type[S]) -> S:
             raw = decoded(bytes(raw))
         else:
             return found
+    if kind is RowEnvelope and isinstance(raw, dict) and "data" in raw:
+        data = raw["data"]
+        return msgspec.structs.replace(typed({k: v for k, v in raw.items() if k != "data"}, kind), data=data)
     return msgspec.convert(raw, kind)
 
 

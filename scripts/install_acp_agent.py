@@ -1,9 +1,9 @@
-"""Install a real ACP agent (opencode) into a folder of its own, and print the path of its program.
+"""Install a real ACP agent (opencode) into a side folder, `.venv-opencode-VERSION` beside this one.
 
-Usage: python scripts/install_acp_agent.py FOLDER
+Usage: python scripts/install_acp_agent.py
 
-The program comes from npm as a binary for this platform; no install script runs and nothing else is fetched. A second
-run finds what is there. Live tests take the folder from the environment variable LASTSAY_ACP_AGENT.
+About 180 MB. The program comes from npm as one binary for this platform; no install script runs and nothing else is
+fetched. What is installed already is left alone.
 """
 
 import platform
@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 VERSION = "1.18.33"
+FOLDER = Path(__file__).resolve().parent.parent / f".venv-opencode-{VERSION}"
 _MACHINES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
 
 
@@ -25,26 +26,28 @@ def package() -> str:
     return f"opencode-{system}-{machine}"
 
 
-def install(folder: Path) -> Path:
-    """The program, installed below `folder` if it is not there yet."""
-    name = package()
-    program = folder / "node_modules" / name / "bin" / "opencode"
-    stamp = folder / "version"
-    if program.is_file() and stamp.is_file() and stamp.read_text() == VERSION:
-        return program
+def program() -> Path:
+    """Where the program is, or would be."""
+    return FOLDER / "node_modules" / package() / "bin" / "opencode"
+
+
+def install() -> None:
+    """Install it, unless it is there and complete."""
+    done = FOLDER / "installed"
+    if done.is_file():
+        print(f"opencode {VERSION}: already in {FOLDER.name}")
+        return
+    print(f"opencode {VERSION}: installing into {FOLDER.name}", flush=True)
     npm = shutil.which("npm")
     if npm is None:
         sys.exit("npm is needed to install opencode; install Node.js 20 or newer first")
-    folder.mkdir(parents=True, exist_ok=True)
-    command = [npm, "install", "--prefix", str(folder), "--no-save", "--ignore-scripts", "--no-audit", "--no-fund"]
-    subprocess.run([*command, f"{name}@{VERSION}"], check=True, stdout=sys.stderr)
-    if not program.is_file():
-        sys.exit(f"npm installed {name} {VERSION}, but {program} is not there")
-    stamp.write_text(VERSION)
-    return program
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    command = [npm, "install", "--prefix", str(FOLDER), "--no-save", "--ignore-scripts", "--no-audit", "--no-fund"]
+    subprocess.run([*command, f"{package()}@{VERSION}"], check=True, stdout=subprocess.DEVNULL)
+    if not program().is_file():
+        sys.exit(f"npm installed {package()} {VERSION}, but {program()} is not there")
+    done.touch()
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit((__doc__ or "").strip())
-    print(install(Path(sys.argv[1]).resolve()))
+    install()

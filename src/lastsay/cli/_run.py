@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import anyio
 import click
 
+from lastsay.cli import _run_acp
 from lastsay.cli._status import INTERRUPTED, status_of
+from lastsay.errors import UsageError
 from lastsay.events import COMPLETED, Event, RunStarted, TextDelta, encode_many
 from lastsay.fold import POLICIES, Policy, policy_named
 from lastsay.logs import FoldedRun
@@ -25,6 +27,8 @@ __all__ = ("command",)
 def _claude(prompt: str, given: Mapping[str, Any]) -> "Stream":
     from lastsay.backends import claude
 
+    if given.get("program"):
+        raise UsageError("claude takes no command: quote the prompt, and leave out what stands after it")
     try:
         from claude_agent_sdk import ClaudeAgentOptions
     except ImportError:
@@ -46,13 +50,17 @@ def _unheard(line: str) -> None:
     """Its end is in the diagnostic of a run that failed."""
 
 
-_BACKENDS: Final[Mapping[str, Callable[[str, Mapping[str, Any]], "Stream"]]] = {"claude": _claude}
+_BACKENDS: Final[Mapping[str, Callable[[str, Mapping[str, Any]], "Stream"]]] = {
+    "acp": _run_acp.stream,
+    "claude": _claude,
+}
 """A new backend is one function that makes its stream of the options, and one entry here."""
 
 
 @click.command("run")
 @click.argument("backend", type=click.Choice(sorted(_BACKENDS)))
 @click.argument("prompt")
+@click.argument("program", metavar="[-- COMMAND...]", nargs=-1)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each run, one a line; the root comes last.")
 @click.option("--record", type=click.Path(path_type=Path, dir_okay=False), help="Write all events to this file.")
 @click.option(
@@ -89,7 +97,9 @@ def command(
 ) -> int:
     """Run a child agent and print what it finally said.
 
-    BACKEND is the harness; PROMPT is the task, or - for standard input. While the child works, its text is shown on
+    BACKEND is the harness; PROMPT is the task, or - for standard input. The backend acp runs any agent that speaks the
+    Agent Client Protocol: its COMMAND stands after --, and it is denied what it asks permission for unless
+    --permission-mode is bypassPermissions. While the child works, its text is shown on
     standard error if that is a terminal; standard output gets the final text only. A diagnostic goes to standard error.
 
     Exit status, by stop reason: 0 completed, 3 max-tokens, 4 refusal, 5 aborted, 6 error or unknown; 130 after Ctrl-C,

@@ -24,6 +24,7 @@ import msgspec
 
 from lastsay.events import (
     AttemptAborted,
+    Block,
     Event,
     Image,
     Message,
@@ -36,7 +37,7 @@ from lastsay.events import (
     ToolResult,
 )
 
-__all__ = ("Draft", "Item", "Journal", "Mark", "has_substance", "text_of")
+__all__ = ("Draft", "Item", "Journal", "Mark", "has_substance", "readable", "text_of")
 
 _COMPACT: Final = 1024
 """Streamed pieces held apart before they are joined: 5 bytes a piece instead of 62 (CPython 3.11)."""
@@ -97,9 +98,14 @@ def text_of(message: Message) -> str:
 
 def has_substance(message: Message) -> bool:
     """Whether the message holds anything for a reader: non-blank text or an image."""
+    return readable(message.content)
+
+
+def readable(content: Sequence[Block]) -> bool:
+    """Whether there is anything for a reader among the blocks: non-blank text or an image."""
     return any(
         kind is Image or (kind is Text and not cast("Text", block).text.isspace() and cast("Text", block).text != "")
-        for block in message.content
+        for block in content
         for kind in (type(block),)
     )
 
@@ -283,7 +289,7 @@ class Journal:
                     row = {"message": item.message, "text": item.text, "covered": item.covered, "done": item.done}
                     rows.append({"type": "draft", **row})
             else:
-                rows.append(msgspec.to_builtins(item))
+                rows.append(msgspec.to_builtins(item, enc_hook=repr))
         return rows
 
     def load(self, rows: list[Any]) -> None:

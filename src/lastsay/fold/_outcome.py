@@ -35,7 +35,11 @@ def _as_struct(kind: type[Any]) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    return msgspec.to_builtins(value)
+    """The value fit for JSON. What JSON has no form for (objects of an SDK, odd keys) is there as Python writes it."""
+    try:
+        return msgspec.to_builtins(value, enc_hook=repr, str_keys=True)
+    except (TypeError, ValueError, RecursionError):
+        return [repr(value)]
 
 
 _BLOCKS_SCHEMA: Final = {"type": "array", "items": {"type": "object", "properties": {"type": {"type": "string"}}}}
@@ -53,7 +57,8 @@ class Unselected(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     ordinal: int
-    """Position among the candidates of the run, from 1; `lastsay explain` shows the same number."""
+    """Position among the candidates that the fold has kept, from 1. A fold that keeps everything, as the one that
+    `lastsay explain` uses, also numbers streamed text that others drop as soon as it cannot be selected."""
     length: int
     """Characters."""
     stop_reason: str | None = None
@@ -86,7 +91,7 @@ class Outcome(BaseModel):
     """Whether the output is a whole answer, whatever ended the run."""
     diagnostic: str | None = None
     """About the failure, for people; never assistant text. At most 4,096 UTF-8 bytes."""
-    structured: Any = None
+    structured: Annotated[Any, PlainSerializer(_plain, when_used="json")] = None
     """The declared structured result, or None."""
     partial: bool = False
     """The output was cut: interrupted, at max-tokens, or streamed and never completed."""
@@ -127,8 +132,8 @@ class Outcome(BaseModel):
 
 def digest_of(output: Sequence[Block] | None, stop_reason: str) -> str:
     """SHA-256 over the output and the stop reason, in hex."""
-    plain = [None if output is None else msgspec.to_builtins(tuple(output)), stop_reason]
-    data = json.dumps(plain, ensure_ascii=True, sort_keys=True, separators=(",", ":"), default=repr)
+    plain = [None if output is None else _plain(tuple(output)), stop_reason]
+    data = json.dumps(plain, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(data.encode("ascii")).hexdigest()
 
 

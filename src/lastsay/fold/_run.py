@@ -18,10 +18,11 @@ from lastsay.events import (
     known_stop_reason,
 )
 from lastsay.fold._evidence import INCOMPLETE, effective_stop
+from lastsay.fold._journal import readable
 from lastsay.fold._outcome import NoneReason, Outcome, Unselected, digest_of, limited_diagnostic
 from lastsay.fold._output import OutputFold
 from lastsay.fold._policy import CANONICAL, Policy
-from lastsay.fold._select import Candidate, Selection
+from lastsay.fold._select import NOT_MODEL, Candidate, Selection
 from lastsay.fold._tally import Tally
 
 __all__ = ("RunFold",)
@@ -228,11 +229,12 @@ class RunFold:
             "output": self.output.state(),
             "tally": msgspec.to_builtins(self.tally),
             "started": msgspec.to_builtins(self.started),
-            "ended": msgspec.to_builtins(self.ended),
+            "ended": msgspec.to_builtins(self.ended, enc_hook=repr),
             "closed": list(self.closed),
             "epoch": self.epoch,
             "streaming": self._streaming,
             "late": self._late.state() if self._late is not None else None,
+            "late_events": self._late_events,
         }
 
     @classmethod
@@ -250,6 +252,7 @@ class RunFold:
         fold._streaming = state["streaming"]
         if state["late"] is not None:
             fold._late = cls.restore(state["late"], everything=everything)
+        fold._late_events = state["late_events"]
         return fold
 
     def candidates(self) -> list[Candidate]:
@@ -305,6 +308,8 @@ class RunFold:
         """Whether the output is a whole answer."""
         if selection.output is None or selection.partial or effective == INCOMPLETE:
             return False
+        if selection.source != "structured" and not readable(selection.output):
+            return False
         message = selection.message
         if message is None or message.stop_reason is None:
             final = message is not None and message.phase == "final_answer"
@@ -339,7 +344,7 @@ def _unselected(selection: Selection) -> tuple[tuple[Unselected, ...], bool]:
     rows = [
         row
         for row in selection.candidates
-        if row.text and not row.chosen and row.why != _NOT_MODEL and not (row.kind == "terminal" and row.text in told)
+        if row.text and not row.chosen and row.why != NOT_MODEL and not (row.kind == "terminal" and row.text in told)
     ]
     chosen = sum([len(row.text) for row in selection.candidates if row.chosen])
     longest = max([len(row.text) for row in rows], default=0)
@@ -347,6 +352,3 @@ def _unselected(selection: Selection) -> tuple[tuple[Unselected, ...], bool]:
         Unselected(ordinal=r.ordinal, length=len(r.text), stop_reason=r.stop_reason, message=r.message) for r in rows
     )
     return listed, selection.output is not None and chosen * _QUARTER < longest
-
-
-_NOT_MODEL: Final = "written by the harness, not by the model"

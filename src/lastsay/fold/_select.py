@@ -23,7 +23,7 @@ from lastsay.events import COMPLETED, ERROR, MAX_TOKENS, REFUSAL, Block, Message
 from lastsay.fold._journal import Draft, Item, Mark, has_substance, text_of
 from lastsay.fold._policy import Policy
 
-__all__ = ("Candidate", "Selection", "Source", "select")
+__all__ = ("NOT_MODEL", "Candidate", "Selection", "Source", "select")
 
 Source = Literal["message", "streamed", "terminal", "structured", "none"]
 
@@ -68,11 +68,17 @@ class _Segment:
         self.covered = False
 
     @property
+    def began(self) -> int:
+        return self.parts[0][0]
+
+    @property
     def text(self) -> str:
         return "".join([text for _, text in self.parts])
 
 
-_NOT_MODEL: Final = "written by the harness, not by the model"
+_STRUCTURED: Final = "a declared structured result comes first (structured_first)"
+_NOTHING_TO_READ: Final = "nothing in it to read (substance)"
+NOT_MODEL: Final = "written by the harness, not by the model"
 
 
 def select(items: list[Item], policy: Policy, ended: RunEnded | None) -> Selection:
@@ -88,6 +94,7 @@ class _Selector:
         self.segments = _segments(items)
         self.why: dict[int, str] = {}  # place in items -> reason
         self.chosen: set[int] = set()
+        self.counting: list[int] = []  # places of the messages that count
 
     def run(self) -> Selection:
         at = self._message()
@@ -100,9 +107,7 @@ class _Selector:
     def _structured(self) -> Selection | None:
         if not self.policy.structured_first or self.ended is None or self.ended.structured is None:
             return None
-        value = self.ended.structured
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=repr)
-        return Selection(output=(Text(text),), source="structured")
+        return Selection(output=(Text(_plain_text(self.ended.structured)),), source="structured")
 
     def _counts(self, at: int) -> bool:
         """Whether the item is a message that counts; if not, why."""
@@ -110,17 +115,17 @@ class _Selector:
         if type(item) is not Message:
             return False
         if item.origin != "model":
-            self.why[at] = _NOT_MODEL
+            self.why[at] = NOT_MODEL
         elif not item.content:
             self.why[at] = "its content is empty"
         elif self.policy.substance and not has_substance(item):
-            self.why[at] = "nothing in it to read (substance)"
+            self.why[at] = _NOTHING_TO_READ
         else:
             return True
         return False
 
     def _message(self) -> int | None:
-        counting = [at for at in range(len(self.items)) if self._counts(at)]
+        counting = self.counting = [at for at in range(len(self.items)) if self._counts(at)]
         if not counting:
             return None
         for at in counting:
@@ -161,22 +166,56 @@ class _Selector:
         places = self._pieces(at) if self.policy.join_pieces else [at]
         content = tuple(block for place in places for block in self._at(place).content)
         tail = self._tail(at) if self.policy.tail else None
-        if tail is not None and not _finished(message):
+        if tail is not None and self._continues(at, tail):
+            return self._with_tail(places, content, tail)
+        if tail is not None and (not _finished(message) or self._between(at, tail.at, "user")):
             self.why[at] = "newer text was streamed after it (tail); kept beside"
             self.why[tail.at] = "the newest text, streamed after the last complete message (tail)"
             self.chosen.add(tail.at)
             return Selection(output=(Text(tail.text),), source="streamed", partial=True, beside=content)
-        self.chosen.update(places)
-        for place in places[:-1]:
-            self.why[place] = "a piece cut at max-tokens and continued (join_pieces)"
+        self._choose(places)
+        if tail is not None:
+            self.why[tail.at] = "streamed after a finished answer (tail); kept beside"
         return Selection(
             output=content,
             source="message",
             partial=_cut(message),
             pieces=len(places),
-            beside=(Text(tail.text),) if tail is not None else None,
+            beside=(Text(tail.text),) if tail is not None else self._complete_before(places[0], message),
             message=message,
         )
+
+    def _choose(self, places: list[int]) -> None:
+        self.chosen.update(places)
+        for place in places[:-1]:
+            self.why[place] = "a piece cut at max-tokens and continued (join_pieces)"
+
+    def _continues(self, at: int, tail: _Segment) -> bool:
+        """Whether the tail is the rest of the message: more of the same one, or the next piece of one that was cut."""
+        message = self._at(at)
+        if tail.message is not None and tail.message == message.message:
+            return not _finished(message)
+        return self.policy.join_pieces and _at_limit(message) and not self._between(at, tail.at, "step", "user")
+
+    def _with_tail(self, places: list[int], content: tuple[Block, ...], tail: _Segment) -> Selection:
+        message = self._at(places[-1])
+        more = 0 if tail.message is not None and tail.message == message.message else 1
+        self._choose(places)
+        self.chosen.add(tail.at)
+        self.why[tail.at] = "streamed on from the message before it, and not completed (tail)"
+        output = (*content, Text(tail.text))
+        return Selection(output=output, source="message", partial=True, pieces=len(places) + more, message=message)
+
+    def _between(self, after: int, before: int, *kinds: str) -> bool:
+        return any(type(item) is Mark and item.kind in kinds for item in self.items[after + 1 : before])
+
+    def _complete_before(self, at: int, message: Message) -> tuple[Block, ...] | None:
+        """What stands beside a message that a cancellation cut: the last complete one before it."""
+        if self.policy.tail and message.interrupted:
+            for before in range(at - 1, -1, -1):
+                if self._counts(before) and not _cut(self._at(before)):
+                    return self._at(before).content
+        return None
 
     def _pieces(self, at: int) -> list[int]:
         """The places of the message and of the pieces that it continues, in order."""
@@ -192,27 +231,24 @@ class _Selector:
         return places
 
     def _tail(self, at: int) -> _Segment | None:
-        readable = [s for s in self._kept_segments() if s.at > at and s.text and not s.text.isspace()]
+        readable = [s for s in self._kept_segments() if s.at > at and _readable(s.text)]
         return readable[-1] if readable else None
 
     def _kept_segments(self) -> list[_Segment]:
         """The segments, less the aborted ones that a later attempt replaced."""
         if not self.policy.drop_aborted:
             return self.segments
-        kept: list[_Segment] = []
+        dropped: set[int] = set()
         later = False
-        for segment in reversed(self.segments):
+        for segment in sorted(self.segments, key=lambda segment: segment.began, reverse=True):
             if segment.aborted and later:
                 self.why[segment.at] = "its attempt was aborted, and a later one produced text (drop_aborted)"
-            else:
-                kept.append(segment)
-            later = later or bool(segment.text)
-        return kept[::-1]
+                dropped.add(segment.at)
+            later = later or _readable(segment.text)
+        return [segment for segment in self.segments if segment.at not in dropped]
 
     def _streamed(self) -> Selection:
-        segments = [s for s in self._kept_segments() if s.text and (self.policy.reads_streams or not s.covered)]
-        if self.policy.substance:
-            segments = [s for s in segments if not s.text.isspace()]
+        segments = [segment for segment in self._kept_segments() if self._can_stand(segment)]
         if self.policy.segment and segments:
             for segment in segments[:-1]:
                 self.why[segment.at] = "streamed in an earlier step (segment)"
@@ -226,6 +262,16 @@ class _Selector:
         partial = not completed or segments[-1].aborted
         in_order = sorted([part for s in segments for part in s.parts])  # messages may be streamed interleaved
         return Selection(output=(Text("".join([t for _, t in in_order])),), source="streamed", partial=partial)
+
+    def _can_stand(self, segment: _Segment) -> bool:
+        """Whether streamed text may be output where no message counts; if not, why."""
+        if segment.covered and not self.policy.reads_streams:
+            self.why[segment.at] = "streamed before a message that was taken back"
+        elif self.policy.substance and not _readable(segment.text):
+            self.why[segment.at] = _NOTHING_TO_READ
+        else:
+            return bool(segment.text)
+        return False
 
     def _terminal(self) -> Selection | None:
         text = self.ended.terminal if self.ended is not None else None
@@ -251,10 +297,9 @@ class _Selector:
             if s.text
         )
         found.sort(key=lambda pair: pair[0])
-        use_places = selection.source in ("message", "streamed")
         for at, row in found:
-            row.chosen = use_places and at in self.chosen
-            row.why = self.why.get(at, "streamed text; a complete message counts")
+            row.chosen = at in self.chosen
+            row.why = self._reason(at, selection)
         rows = [row for _, row in found]
         if self.ended is not None:
             rows += self._end_candidates(self.ended, selection)
@@ -262,16 +307,30 @@ class _Selector:
             row.ordinal = ordinal
         return rows
 
+    def _reason(self, at: int, selection: Selection) -> str:
+        if selection.source == "structured" and at in self.counting:
+            return _STRUCTURED
+        if at in self.why:
+            return self.why[at]
+        return "streamed text; a complete message counts" if self.counting else _STRUCTURED
+
+    def _why_not_terminal(self, selection: Selection) -> str:
+        if not self.policy.terminal:
+            return "the policy does not read the end record's text"
+        if selection.source == "none":
+            return "the end record's text is no answer: blank, of a failure, or the harness's own"
+        return "the end record's text is the last resort"
+
     def _end_candidates(self, ended: RunEnded, selection: Selection) -> list[Candidate]:
         rows: list[Candidate] = []
         if ended.terminal:
             chosen = selection.source == "terminal"
-            why = "nothing else was said (terminal)" if chosen else "the end record's text is the last resort"
+            why = "nothing else was said (terminal)" if chosen else self._why_not_terminal(selection)
             rows.append(Candidate(ordinal=0, kind="terminal", text=ended.terminal, chosen=chosen, why=why))
         if ended.structured is not None:
             chosen = selection.source == "structured"
-            text = ended.structured if isinstance(ended.structured, str) else json.dumps(ended.structured, default=repr)
-            why = "a declared structured result comes first" if chosen else "the policy does not prefer it"
+            why = _STRUCTURED if chosen else "the policy does not put a structured result first"
+            text = _plain_text(ended.structured)
             rows.append(Candidate(ordinal=0, kind="structured", text=text, chosen=chosen, why=why))
         return rows
 
@@ -281,6 +340,7 @@ def _segments(items: list[Item]) -> list[_Segment]:
     segments: list[_Segment] = []
     by_id: dict[str, _Segment] = {}
     loose: _Segment | None = None  # the text without an id that is being streamed
+    since = 0  # where the model call began that is going on
     for at, item in enumerate(items):
         if type(item) is Draft:
             if item.done:
@@ -299,21 +359,32 @@ def _segments(items: list[Item]) -> list[_Segment]:
             continue
         loose = None
         if type(item) is Mark and item.kind == "aborted":
-            _abort(segments, item.message)
+            _abort(segments, item.message, since)
             by_id.clear() if item.message is None else by_id.pop(item.message, None)
+        since = at
     segments.sort(key=lambda segment: segment.at)
     return segments
 
 
-def _abort(segments: list[_Segment], message_id: str | None) -> None:
-    """Mark what the aborted attempt had streamed; without an id, what was streamed since the last abort."""
-    for segment in reversed(segments):
-        if message_id is None:
-            if segment.aborted:
-                return
+def _abort(segments: list[_Segment], message_id: str | None, since: int) -> None:
+    """Mark what the aborted attempt had streamed; without an id, all of the model call that was going on."""
+    for segment in segments:
+        if segment.at >= since if message_id is None else segment.message == message_id:
             segment.aborted = True
-        elif segment.message == message_id:
-            segment.aborted = True
+
+
+def _plain_text(value: object) -> str:
+    """A structured value as text: itself, or its JSON; a value that JSON has no form for, as Python writes it."""
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False, default=repr)
+    except (TypeError, ValueError, RecursionError):
+        return repr(value)
+
+
+def _readable(text: str) -> bool:
+    return text != "" and not text.isspace()
 
 
 def _finished(message: Message) -> bool:

@@ -80,10 +80,10 @@ class _Confirming(AbstractAsyncContextManager[AsyncIterator[list[Event]]]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        assert self._output is not None
         self._mailbox.drop()
         try:
-            if self._output is not None:
-                await self._output.aclose()
+            await self._output.aclose()
         finally:
             self._bridge.ledger.close(at=anyio.current_time(), cancelled=True)
             self._bridge.release_all()
@@ -146,11 +146,10 @@ class _Confirming(AbstractAsyncContextManager[AsyncIterator[list[Event]]]):
 
     async def _receive(self, event: Event, out: list[Event]) -> bool:
         """Let a tool result through, what was asked before it first; True where it ended the run."""
-        if await self._settle(out):
-            return True
+        fatal = await self._settle(out)
         self._bridge.ledger.push(event, at=anyio.current_time())
         out.append(event)
-        return await self._settle(out)
+        return fatal or await self._settle(out)
 
     async def _end(self, end: RunEnded, out: list[Event]) -> bool:
         """Close the ledger before the root's own end; True where that end is replaced."""
@@ -186,9 +185,8 @@ class _Confirming(AbstractAsyncContextManager[AsyncIterator[list[Event]]]):
         self._bridge.ledger.supply(effect.call, contents, at=anyio.current_time())
 
     def _failed(self, record: CallRecord) -> RunEnded:
-        diagnostic = f"function result of {record.call} ({record.function}) not confirmed: {record.verdict}"
-        if record.detail:
-            diagnostic = f"{diagnostic}: {record.detail}"
+        what = f"function result of {record.call} ({record.function})"
+        diagnostic = f"{what} not confirmed: {record.verdict}: {record.detail}"
         return RunEnded(ERROR, diagnostic=diagnostic, raw=EXECUTION_FAILED, run=self._root or MAIN)
 
 

@@ -1,8 +1,9 @@
 """What the span of a run says: facts at its start (samplers see only those), the outcome at its end.
 
 The outcome decides, never what ended the reading. Two facts have two attributes: `lastsay.stream.end` is how the stream
-ended for us, `lastsay.stop_reason.*` what the child said. The status is ERROR for every stop reason but ``completed``
-and the tolerated ones, and then there is an `error.type`:
+ended for us, `lastsay.stop_reason.*` what the child said. No name is a namespace of another one: Phoenix makes a tree of
+them at their dots, and drops what does not fit. The status is ERROR for every stop reason but ``completed`` and the
+tolerated ones, and then there is an `error.type`:
 
 | the run                                           | `error.type`                                                    |
 |---------------------------------------------------|-----------------------------------------------------------------|
@@ -93,16 +94,20 @@ def span_name(start: RunStart) -> str:
 
 def start_attributes(start: RunStart, options: Options) -> Attributes:
     """What is known of a run when it starts."""
-    attributes: Attributes = {n.OPERATION: n.INVOKE_AGENT, "lastsay.run.id": start.run_id, "lastsay.run": start.run}
+    attributes: Attributes = {
+        n.OPERATION: n.INVOKE_AGENT,
+        "lastsay.run.id": start.run_id,
+        "lastsay.run.name": start.run,
+    }
     for key, value in (
         (n.AGENT, start.agent),
         (n.PROVIDER, options.provider_of(start)),
         (n.MODEL, start.model),
         (n.CONVERSATION, options.conversation_id),
         ("lastsay.backend", start.provider),
-        ("lastsay.parent.run", start.parent),
-        ("lastsay.call.id", start.call),
-        ("lastsay.epoch", start.epoch or None),
+        ("lastsay.run.parent", start.parent),
+        ("lastsay.run.call", start.call),
+        ("lastsay.run.epoch", start.epoch or None),
         ("openinference.span.kind", "AGENT" if options.names.openinference else None),
     ):
         if value is not None:
@@ -144,7 +149,7 @@ def _outcome_attributes(end: RunEnd) -> Attributes:
     attributes: Attributes = {
         n.FINISH_REASONS: (clean(n.finish_reason(outcome.stop_reason)),),
         "lastsay.stream.end": end.how,
-        "lastsay.stop_reason": clean(outcome.stop_reason),
+        "lastsay.stop_reason.mapped": clean(outcome.stop_reason),
         "lastsay.stop_reason.provenance": outcome.provenance,
         "lastsay.output.source": outcome.source,
         "lastsay.output.policy": outcome.policy,

@@ -161,6 +161,15 @@ def test_what_arrives_is_golden(profile: str, collector: Any, play: Any) -> None
     assert json.loads(path.read_text()) == got
 
 
+@pytest.mark.parametrize("profile", PROFILES)
+def test_names_make_a_tree(profile: str) -> None:
+    """No attribute is also a namespace: Phoenix nests names at their dots, and loses what stands in the way."""
+    golden = json.loads((GOLDEN / f"{profile}.json").read_text())
+    for span in golden["spans"]:
+        names = list(span["attributes"])
+        assert [] == [name for name in names for other in names if other.startswith(f"{name}.")]
+
+
 def _parents_first(spans: list[dict[str, Any]]) -> list[dict[str, Any]]:
     out: list[dict[str, Any]] = []
     waiting = list(spans)

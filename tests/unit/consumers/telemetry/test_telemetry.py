@@ -200,7 +200,7 @@ class TestTree:
         """A continued child has one span per epoch."""
         play([RunStarted(), ANSWERED, DONE, EpochStarted(1), ANSWERED, DONE], told(kept))
         spans = kept.exporter.get_finished_spans()
-        assert [None, 1] == [span.attributes.get("lastsay.epoch") for span in spans]
+        assert [None, 1] == [span.attributes.get("lastsay.run.epoch") for span in spans]
 
     def test_a_sampler_sees_what_it_decides_by(self, kept: Any, play: Any) -> None:
         """Operation, agent, model and provider are there when the span starts."""

@@ -31,7 +31,7 @@ from typing import Any, Final
 from lastsay.backends.claude._blocks import blocks_of, summed, usage_of
 from lastsay.backends.claude._ends import child_end, lost_end, result_end
 from lastsay.backends.claude._run import Run
-from lastsay.backends.claude._wire import is_launch_note, moment_of, native_of, record_of
+from lastsay.backends.claude._wire import is_launch_note, moment_of, native_of, record_of, word_of
 from lastsay.events import (
     ABORTED,
     MAIN,
@@ -119,12 +119,12 @@ class Normaliser:
             out.append(Fault("not_an_object", f"a {type(raw).__name__} where a record was expected", run=self.root))
             return self._hold(out)
         record = record_of(raw)
-        kind = record.get("type")
+        kind = word_of(record, "type")
         if kind == "system":
             self._system(record, out)
             return out
         if kind not in _TURN:
-            return self._hold([Notice(str(kind or "untyped"), record, run=self.root)])
+            return self._hold([Notice(kind or "untyped", record, run=self.root)])
         run = self._run_of(record, out)
         if run is None:
             return out
@@ -282,7 +282,7 @@ class Normaliser:
         for part in content if isinstance(content, list) else ():
             if isinstance(part, dict) and part.get("type") == "tool_use" and isinstance(part.get("id"), str):
                 self._callers[part["id"]] = run
-                if part.get("name") in _DELEGATING:
+                if word_of(part, "name") in _DELEGATING:
                     given = part.get("input")
                     agent = given.get("subagent_type") if isinstance(given, dict) else None
                     self._delegations[part["id"]] = agent if isinstance(agent, str) else None
@@ -306,7 +306,7 @@ class Normaliser:
         if run is self._root and not record.get("line") and not record.get("isReplay") and kind is None:
             injected = True  # the CLI does not echo what its host wrote: without the mark, it is the harness speaking
         run.settle(out)
-        if kind not in (None, "human"):
+        if kind is not None and kind != "human":
             # A finished child, a peer or a schedule wakes the run: a new turn, but no words of the user.
             out.append(Notice("woken", record, run=run.id))
             return
@@ -373,13 +373,13 @@ class Normaliser:
         run = self._task_run(record, out)
         if subtype == "task_started":
             self._settled.discard(task)
-            self._tasks[task] = str(record.get("task_type"))
+            self._tasks[task] = word_of(record, "task_type")
             out.append(Notice("task_started", {**record, "id": task}, run=self.root))
             return
         patch = record.get("patch")
-        status = patch.get("status") if isinstance(patch, dict) else record.get("status")
+        status = word_of(patch if isinstance(patch, dict) else record, "status")
         if status in _SETTLED:
-            self._settle_task(task, str(status), run, out)
+            self._settle_task(task, status, run, out)
         if subtype == "task_notification":
             self._notified(run, record, out)
         out += self._hold([Notice(subtype, record, run=self.root)])
@@ -390,7 +390,7 @@ class Normaliser:
         known = self._agents.get(task)
         if record.get("subtype") != "task_started":
             return known or (self._children.get(call) if isinstance(call, str) else None)
-        if record.get("task_type") not in _AGENT_TASKS:
+        if word_of(record, "task_type") not in _AGENT_TASKS:
             return None
         if known is not None and not known.open:
             known.open = True

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from lastsay.backends._process import ChildProcess, Lines
 from lastsay.backends.claude._lines import decode_line
+from lastsay.backends.claude._wire import word_of
 from lastsay.events import Fault
 
 __all__ = ("Tee",)
@@ -92,7 +93,7 @@ class Tee:
         tick: dict[str, Any] | None = None
         for item in lines:
             record = item if isinstance(item, Fault) else decode_line(*item)
-            kind = None if isinstance(record, Fault) else record.get("type")
+            kind = "" if isinstance(record, Fault) else word_of(record, "type")
             if not isinstance(record, Fault) and kind in _SDK_ONLY:
                 if kind == "control_response" and not self.answered:
                     self.answered, tick = True, tick or _TICK
@@ -117,11 +118,11 @@ class Tee:
             await self._taken.wait()
 
 
-def _stub(kind: Any, record: dict[str, Any]) -> dict[str, Any] | None:
+def _stub(kind: str, record: dict[str, Any]) -> dict[str, Any] | None:
     """What the SDK's bookkeeping reads of a record; None where it reads nothing."""
     if kind in ("assistant", "stream_event") and record.get("parent_tool_use_id") is None:
         return _TURN
-    if kind == "system" and record.get("subtype") in _KEPT_SYSTEM:
+    if kind == "system" and word_of(record, "subtype") in _KEPT_SYSTEM:
         return {**_FILLED, "task_id": "", **record}
     if kind == "result":
         counts = {"duration_ms": 0, "duration_api_ms": 0, "num_turns": 0}

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from lastsay.backends.claude._lines import decode_line
 from lastsay.backends.claude._normaliser import Normaliser
+from lastsay.backends.claude._wire import word_of
 from lastsay.events import Event, Fault, LineFramer
 
 __all__ = ("events_of", "looks_like", "read", "session_of")
@@ -218,17 +219,21 @@ class _Session:
         return self._normaliser.retire(child.agent_id, finished=child.finished)
 
     def _note(self, item: dict[str, Any]) -> None:
-        kind = item.get("type")
+        kind = word_of(item, "type")
         if kind == "assistant":
             for part in _parts(item):
                 given = part.get("input")
-                if part.get("name") in _DELEGATING and isinstance(given, dict) and isinstance(given.get("prompt"), str):
+                if (
+                    word_of(part, "name") in _DELEGATING
+                    and isinstance(given, dict)
+                    and isinstance(given.get("prompt"), str)
+                ):
                     self._prompts.setdefault(given["prompt"], []).append(str(part.get("id")))
         if item.get("isSidechain") is True:
             return
         if kind in ("assistant", "user"):
             self._finished = False
-        elif kind == "system" and item.get("subtype") in _FINISHED:
+        elif kind == "system" and word_of(item, "subtype") in _FINISHED:
             self._finished = True
 
     def _chained(self, item: dict[str, Any]) -> dict[str, Any]:

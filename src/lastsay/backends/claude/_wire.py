@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-__all__ = ("is_launch_note", "moment_of", "native_of", "record_of", "record_of_line")
+__all__ = ("is_launch_note", "moment_of", "native_of", "record_of", "record_of_line", "word_of")
 
 _FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     "ResultMessage": {"model_usage": "modelUsage"},
@@ -167,3 +167,9 @@ def moment_of(record: dict[str, Any]) -> float | None:
 def is_launch_note(told: Any) -> bool:
     """Whether a tool result only says that a child was sent into the background."""
     return isinstance(told, dict) and (told.get("isAsync") is True or told.get("status") == "async_launched")
+
+
+def word_of(record: Mapping[str, Any], key: str) -> str:
+    """The string in a field; empty where it holds none."""
+    value = record.get(key)
+    return value if isinstance(value, str) else ""

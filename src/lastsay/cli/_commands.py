@@ -12,6 +12,7 @@ __all__ = ("commands",)
 _COMMANDS: Final = {
     "run": ("lastsay.cli._run", "Run a child agent and print what it finally said."),
     "fold": ("lastsay.cli._fold", "Print what the agents in recorded logs finally said."),
+    "explain": ("lastsay.cli._explain", "Show why the output is what it is: candidates, rules, evidence."),
     "receipts": ("lastsay.cli._receipts", "Audit the tool results in recorded logs."),
     "demo": ("lastsay.cli._demo", "Show a real harness and lastsay side by side, offline."),
 }

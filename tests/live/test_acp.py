@@ -43,11 +43,12 @@ class Agent(NamedTuple):
     streams: bool
     """Whether text comes while the model writes it, not only when a block is complete."""
 
-    def stream(self, scenario: str, **options: Any) -> Stream:
-        """A stream of one turn that plays the scenario."""
+    def stream(self, scenario: str, *, delay: str | None = None, **options: Any) -> Stream:
+        """A stream of one turn that plays the scenario, with so many seconds between two pieces."""
+        slower = {} if delay is None else {"delay": delay}
         return acp.stream(
             self.command,
-            f"Go on. {marker(scenario)}",
+            f"Go on. {marker(scenario, **slower)}",
             cwd=self.folder,
             env=self.environment,
             **{"permission": "allow", **options},
@@ -209,7 +210,7 @@ async def read_until_text(agent: Agent, scenario: str, strike: Callable[[], None
 async def test_cancel_in_mid_stream(agent: Agent) -> None:
     """The run ends as aborted, with the text so far: the text that was streamed, or that was flushed."""
     cancel = asyncio.Event()
-    run, streamed = await read_until_text(agent, "slow", cancel.set, cancel=cancel)
+    run, streamed = await read_until_text(agent, "slow", cancel.set, cancel=cancel, delay="0.5")
     assert (run.outcome.stop_reason, run.outcome.raw_stop_reason) == ("aborted", "cancelled")
     assert streamed == text_of(run.outcome)
     assert TEXT.startswith(streamed)

@@ -3,6 +3,7 @@
 import itertools
 import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -164,6 +165,16 @@ def test_every_rule_names_an_agent_of_the_table() -> None:
     """And every row says where it was seen."""
     assert {rule.agent for rule in STOP_RULES} <= {agent.name for agent in AGENTS}
     assert all(row.seen for row in (*STOP_RULES, *AGENTS))
+
+
+def test_the_documented_tables_are_the_data() -> None:
+    """Each word of the protocol, and each rule, has its row on the page."""
+    page = Path(__file__).parents[4] / "docs" / "backends" / "acp.md"
+    rows = [line for line in page.read_text().splitlines() if line.startswith("|")]
+    for raw, stop in STOP_REASONS.items():
+        assert [row for row in rows if row.startswith(f"| `{raw}` | `{stop}` |")]
+    for rule in STOP_RULES:
+        assert [row for row in rows if f"`{rule.value}` | `{rule.stop}`" in row]
 
 
 def test_claude_at_its_token_limit() -> None:

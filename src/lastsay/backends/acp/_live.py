@@ -19,6 +19,7 @@ import os
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
@@ -280,6 +281,7 @@ def _initialize(options: _Options) -> dict[str, Any]:
     return {"protocolVersion": options.protocol, **first, **second}
 
 
+@cache
 def _version() -> str:
     try:
         return version(_NAME)

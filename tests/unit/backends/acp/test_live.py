@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -88,14 +89,33 @@ def test_every_mode_has_an_expectation() -> None:
     assert set(MODES) == set(EXPECTED) | CONDITIONAL | UNSTARTED
 
 
-@pytest.mark.asyncio
+@pytest.fixture(scope="module")
+def runs() -> Iterator[dict[str, list[Event]]]:
+    """The events of every mode, run six at a time."""
+
+    async def run_all() -> dict[str, list[Event]]:
+        found: dict[str, list[Event]] = {}
+        limit = asyncio.Semaphore(6)
+
+        async def run_one(mode: str) -> None:
+            async with limit:
+                protocol = 2 if mode.startswith("second_") else 1
+                linger = 0.5 if mode == "late_text" else 0.03
+                found[mode] = await taken(scripted(mode, protocol=protocol, linger=linger))
+
+        await asyncio.gather(*[run_one(mode) for mode in EXPECTED])
+        return found
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(_process, "_ORPHAN_BOUND", 0.2)
+        patched.setattr(_process, "_TERM_BOUND", 0.2)
+        yield asyncio.run(run_all())
+
+
 @pytest.mark.parametrize("mode", sorted(EXPECTED))
-async def test_mode(mode: str) -> None:
+def test_mode(mode: str, runs: dict[str, list[Event]]) -> None:
     """No hang, nothing lost but what was broken, one named fault for each broken piece, and one end."""
-    expected = EXPECTED[mode]
-    protocol = 2 if mode.startswith("second_") else 1
-    linger = 0.5 if mode == "late_text" else 0.03
-    events = await taken(scripted(mode, protocol=protocol, linger=linger))
+    expected, events = EXPECTED[mode], runs[mode]
     outcome = outcome_of(events)
     assert (expected.output, expected.stop) == (text_of(outcome), outcome.stop_reason)
     assert expected.faults == faults_in(events)
@@ -106,12 +126,10 @@ async def test_mode(mode: str) -> None:
         assert len(set(ends)) == len(ends)
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("mode", ["normal", "no_ids", "two_steps", "retry", "warnings_without_ids", "early_update"])
-async def test_both_policies_agree_where_the_agent_is_plain(mode: str) -> None:
+def test_both_policies_agree_where_the_agent_is_plain(mode: str, runs: dict[str, list[Event]]) -> None:
     """The answer policy selects the same text as the canonical one."""
-    events = await taken(scripted(mode))
-    assert EXPECTED[mode].output == text_of(outcome_of(events, policy=ANSWER))
+    assert EXPECTED[mode].output == text_of(outcome_of(runs[mode], policy=ANSWER))
 
 
 @pytest.mark.asyncio
@@ -122,10 +140,9 @@ async def test_the_run_says_who_the_agent_is() -> None:
     assert RunEnded("completed", raw="end_turn", provenance="unknown") == events[-1]
 
 
-@pytest.mark.asyncio
-async def test_tool_calls_are_told_with_their_input_and_result() -> None:
+def test_tool_calls_are_told_with_their_input_and_result(runs: dict[str, list[Event]]) -> None:
     """One call with the input that came later, one result with its content, the message before them."""
-    events = await taken(scripted("two_steps"))
+    events = runs["two_steps"]
     kinds = [type(event) for event in events if type(event) in (Message, ToolCall, ToolResult)]
     assert [Message, ToolCall, ToolResult, Message] == kinds
     call = next(event for event in events if isinstance(event, ToolCall))
@@ -134,10 +151,9 @@ async def test_tool_calls_are_told_with_their_input_and_result() -> None:
     assert ((Text("a.txt"),), False) == (result.content, result.is_error)
 
 
-@pytest.mark.asyncio
-async def test_a_child_session_is_a_run_of_its_own() -> None:
+def test_a_child_session_is_a_run_of_its_own(runs: dict[str, list[Event]]) -> None:
     """The child has its start, its parent, its output and its end, before the parent's."""
-    events = await taken(scripted("children"))
+    events = runs["children"]
     child = [event for event in events if event.run != MAIN]
     assert isinstance(child[0], RunStarted)
     assert (MAIN, "helper") == (child[0].parent, child[0].agent)
@@ -146,22 +162,20 @@ async def test_a_child_session_is_a_run_of_its_own() -> None:
     assert not [event for event in events if isinstance(event, EpochStarted)]
 
 
-@pytest.mark.asyncio
-async def test_late_text_is_counted() -> None:
+def test_late_text_is_counted(runs: dict[str, list[Event]]) -> None:
     """What came after the answer is in the output, and a notice says how much it was."""
-    events = await taken(scripted("late_text", linger=0.5))
+    events = runs["late_text"]
     assert Notice("late", {"updates": 1, "characters": 6}) in events
 
 
-@pytest.mark.asyncio
-async def test_an_exit_status_is_told() -> None:
+def test_an_exit_status_is_told(runs: dict[str, list[Event]]) -> None:
     """A dead agent's status stands in the end, and the diagnostic says what happened."""
-    end = (await taken(scripted("half_a_line_then_exit")))[-1]
+    end = runs["half_a_line_then_exit"][-1]
     assert isinstance(end, RunEnded)
     assert end.exit_status == 3
     assert end.provenance == "unknown"
     assert end.diagnostic == "the agent ended with exit status 3 before it answered the prompt"
-    killed = (await taken(scripted("crash")))[-1]
+    killed = runs["crash"][-1]
     assert isinstance(killed, RunEnded)
     assert killed.exit_status == -9
     assert killed.diagnostic == "the agent was ended by signal 9 before it answered the prompt"

@@ -24,6 +24,8 @@ _TAGS: Final[dict[str, type[Event]]] = {str(c.__struct_config__.tag): c for c in
 _BLOCKS: Final[dict[str, type[Block]]] = {
     str(c.__struct_config__.tag): c for c in (Text, Reasoning, ToolUse, Image, Opaque)
 }
+_BLOCK: Final = 512
+"""Bytes of whole lines from which on decoding them in one call pays (a fifth of the cost, line by line)."""
 _EXCERPT: Final = 200
 """Characters of a broken line that its Fault keeps."""
 
@@ -138,7 +140,28 @@ class EventDecoder:
 
     def push(self, data: bytes) -> list[Event]:
         """The events completed by `data`, in order."""
-        return self._events(self._framer.push(data))
+        framer = self._framer
+        first, last = data.find(b"\n") + 1, data.rfind(b"\n") + 1
+        if last - first < _BLOCK:
+            return self._events(framer.push(data))
+        out = self._events(framer.push(data[:first]))
+        if not framer.can_skip(last - first):
+            return out + self._events(framer.push(data[first:]))
+        out += self._block(data[first:last])
+        out += self._events(framer.push(data[last:]))
+        return out
+
+    def _block(self, block: bytes) -> list[Event]:
+        """The events of whole lines: in one call if every line is one plain event, else line by line."""
+        lines = block.count(b"\n")
+        try:
+            events = _DECODER.decode_lines(block)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            events = []
+        if len(events) != lines:
+            return self._events(self._framer.push(block))
+        self._framer.skip(lines)
+        return events
 
     def close(self) -> list[Event]:
         """The event held back at the end of the input, if it did not end with LF. A cut line becomes a `Fault`."""

@@ -54,6 +54,14 @@ class LineFramer:
         self._hold(rest)
         return out
 
+    def can_skip(self, size: int) -> bool:
+        """Whether whole lines of that many bytes together may be read past this framer, once a line has ended."""
+        return self._start is None and self._utf16 is None and size <= self.max_line
+
+    def skip(self, lines: int) -> None:
+        """Count lines that were read past this framer; it must stand at the beginning of a line."""
+        self.line += lines
+
     def close(self) -> list[tuple[int, bytes] | Fault]:
         """What was held back: the last line, if the input did not end with LF."""
         out: list[tuple[int, bytes] | Fault] = []

@@ -3,13 +3,16 @@
     run c1 (scout), child of main
       stop reason  completed (received: end_turn)
       effective    incomplete: open_tool_call, a tool call has no result
-      canonical    no text: call of search              candidate 2
-      answer       “I look.”                            candidate 1    differs
+      canonical    (no text: call of search)
+                   message, candidate 2 of 2, not a whole answer
+      answer       “I look.”
+                   message, candidate 1 of 2, not a whole answer
+                   differs from canonical
 
-      C A
-      . A  1  message     7 chars  tool_use  “I look.”
-              canonical  a later message counts
-              answer     the last message that counts
+      C A  chosen by canonical / answer
+      · A  1  message          7  tool_use      “I look.”
+              canonical: a later message counts
+              answer: the last message that counts
 
 Many candidates in a row that fare alike under every policy are shown by their first and last.
 """
@@ -25,7 +28,7 @@ import click
 
 from lastsay.cli._lines import excerpt, said
 from lastsay.events import Block, Text
-from lastsay.fold import Candidate, Outcome
+from lastsay.fold import Candidate, Outcome, Unselected
 
 __all__ = ("Verdict", "show")
 
@@ -85,7 +88,8 @@ def show(name: str, parent: str | None, verdicts: Sequence[Verdict], *, everythi
     names = [verdict.outcome.policy for verdict in verdicts]
     if rows:
         lines += ["", "  " + " ".join(_letter(name) for name in names) + _dim("  chosen by " + " / ".join(names))]
-        lines += _candidate_lines(rows, names, width, everything=everything)
+        seen = {_longest(outcome).ordinal} if outcome.outweighed else set()
+        lines += _candidate_lines(rows, names, width, seen if not everything else set(range(len(rows) + 1)))
     return "\n".join([*lines, ""])
 
 
@@ -138,7 +142,7 @@ def _verdict_lines(verdict: Verdict, asked: Verdict, width: int) -> list[str]:
     facts = [_whence(verdict)]
     if outcome.partial:
         facts.append("partial")
-    if outcome.output is not None:
+    elif outcome.output is not None:
         facts.append("a whole answer" if outcome.answer_complete else "not a whole answer")
     lines += _labelled("", ", ".join(facts), width)
     if outcome.beside is not None:
@@ -165,7 +169,7 @@ def _whence(verdict: Verdict) -> str:
     chosen = [row.ordinal for row in verdict.candidates if row.chosen]
     total = len(verdict.candidates)
     if not chosen:
-        return f"none of {total} candidates" if total else "no candidates"
+        return f"{total} candidate{'s' if total > 1 else ''}, none chosen" if total else "no candidates"
     if len(chosen) == 1:
         return f"{verdict.outcome.source}, candidate {chosen[0]} of {total}"
     listed = " + ".join(map(str, chosen)) if len(chosen) <= _ALIKE else f"{chosen[0]} … {chosen[-1]}"
@@ -176,22 +180,27 @@ def _text(blocks: tuple[Block, ...]) -> str:
     return "".join([block.text for block in blocks if type(block) is Text])
 
 
+def _longest(outcome: Outcome) -> Unselected:
+    return max(outcome.unselected, key=lambda row: row.length)
+
+
 def _hint(verdict: Verdict, width: int) -> list[str]:
     outcome = verdict.outcome
     if not outcome.outweighed:
         return []
-    longest = max(outcome.unselected, key=lambda row: row.length)
+    longest = _longest(outcome)
     chosen = sum([len(row.text) for row in verdict.candidates if row.chosen])
     text = f"{outcome.policy} chose {chosen:,} characters; candidate {longest.ordinal} has {longest.length:,}"
     return _labelled("worth a look", text, width, "yellow")
 
 
-def _candidate_lines(rows: list[tuple[Candidate, ...]], names: list[str], width: int, *, everything: bool) -> list[str]:
+def _candidate_lines(rows: list[tuple[Candidate, ...]], names: list[str], width: int, seen: set[int]) -> list[str]:
+    """The candidates; those that fare alike are left out between, but for the ordinals to be seen."""
     lines: list[str] = []
     digits = len(str(len(rows)))
-    for _, fellows in groupby(rows, key=_fate):
+    for _, fellows in groupby(rows, key=lambda row: _fate(row, seen)):
         alike = list(fellows)
-        if everything or len(alike) <= _ALIKE:
+        if len(alike) <= _ALIKE:
             for row in alike:
                 lines += _row_lines(row, names, width, digits)
             continue
@@ -201,9 +210,10 @@ def _candidate_lines(rows: list[tuple[Candidate, ...]], names: list[str], width:
     return lines
 
 
-def _fate(row: tuple[Candidate, ...]) -> tuple[object, ...]:
-    """What becomes of a candidate: chosen ones are never alike."""
-    return tuple([(one.why, one.ordinal if one.chosen else 0) for one in row])
+def _fate(row: tuple[Candidate, ...], seen: set[int]) -> tuple[object, ...]:
+    """What becomes of a candidate; one that is chosen or to be seen is like no other."""
+    own = row[0].ordinal if row[0].ordinal in seen or any(one.chosen for one in row) else 0
+    return (own, *[one.why for one in row])
 
 
 def _row_lines(row: tuple[Candidate, ...], names: list[str], width: int, digits: int) -> list[str]:
@@ -212,7 +222,7 @@ def _row_lines(row: tuple[Candidate, ...], names: list[str], width: int, digits:
     facts = f"{first.kind:<10}  {len(first.text):>6,}  {excerpt(first.stop_reason or '-', 12):<12}  "
     head = f"  {marks}  {first.ordinal:>{digits}}  "
     room = width - len(head) - len(facts)
-    blank = "(empty)" if not first.text else f"({len(first.text)} blank)"
+    blank = "(blank)" if first.text else "(no text)"
     shown = f"“{excerpt(first.text, room - 2)}”" if first.text.strip() else blank
     colour = "green" if any(one.chosen for one in row) else None
     lines = [click.style(head, fg=colour) + _dim(facts) + click.style(shown, fg=colour)]

@@ -477,10 +477,9 @@ FIELDS = (
     "tool_result_meta", "tool_use_id", "tool_use_result", "type", "usage", "isSidechain", "sessionId", "agentId",
 )  # fmt: skip
 WORDS = (
-    "assistant", "user", "system", "result", "stream_event", "init", "task_started", "task_updated", "task_notification",
-    "text", "tool_use", "tool_result",
-    "message_start", "content_block_delta", "message_delta", "message_stop", "t1",
-    "api_retry", "session_state_changed", "completed",
+    "assistant", "user", "system", "result", "stream_event", "init", "task_started", "task_updated",
+    "task_notification", "text", "tool_use", "tool_result", "message_start", "content_block_delta", "message_delta",
+    "message_stop", "t1", "api_retry", "session_state_changed", "completed",
 )  # fmt: skip
 leaves = st.sampled_from([None, True, 3, [], {}, [[]], *WORDS])
 shallow = st.dictionaries(st.sampled_from(FIELDS), leaves, max_size=4)

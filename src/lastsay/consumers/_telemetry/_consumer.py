@@ -33,6 +33,7 @@ from opentelemetry.trace import (
 
 from lastsay.consumers._contract import Consumer, RunEnd, RunStart
 from lastsay.consumers._panel import rendered
+from lastsay.consumers._telemetry._calls import ModelCalls
 from lastsay.consumers._telemetry._content import CONTENT_LIMIT, capture_of, prompt_in
 from lastsay.consumers._telemetry._counters import Counters
 from lastsay.consumers._telemetry._log import EndLog
@@ -80,6 +81,7 @@ class Telemetry(Consumer):
         self._instruments = Instruments(meter, options) if meter is not None else None
         self._log = log
         self._tools = ToolSpans(tracer, options)
+        self._calls = ModelCalls(tracer, options) if options.model_calls else None
         self._pulses: dict[str, Pulse] = {}
         self._ended: OrderedDict[str, Context] = OrderedDict()
 
@@ -152,7 +154,7 @@ class Telemetry(Consumer):
             start_attributes(start, self._options),
             start_time=start.time_ns,
         )
-        pulse = Pulse(span, set_span_in_context(span, context), start.agent, perf_counter_ns())
+        pulse = Pulse(span, set_span_in_context(span, context), start.agent, start.time_ns, perf_counter_ns())
         pulse.prompt = prompt
         pulse.delegation = delegation
         self._pulses[start.run_id] = pulse
@@ -175,6 +177,8 @@ class Telemetry(Consumer):
             pulse.gap = 0  # what came before is the time to the first piece
         if kind not in _DELTAS:
             self._contain(self._tools.observe, pulse, events)
+            if self._calls is not None:
+                self._contain(self._calls.observe, pulse, events)
         if kind is Notice and pulse.prompt is None and self._options.capture.spans:
             for event in events:
                 if type(event) is Notice and event.kind == "user_message":
@@ -182,7 +186,11 @@ class Telemetry(Consumer):
                     break
 
     def _describe(self, end: RunEnd, pulse: Pulse, error: str | None) -> None:
-        pulse.span.set_attributes(end_attributes(end, pulse, error, self._options))
+        calls = self._calls
+        told = calls is not None and calls.usage_told(end, pulse)
+        pulse.span.set_attributes(end_attributes(end, pulse, error, self._options, usage_told=told))
+        if calls is not None:
+            calls.emit(end, pulse)
 
     def _remember(self, run_id: str, pulse: Pulse) -> None:
         """Keep the context of an ended run, without what its span holds."""
@@ -218,6 +226,7 @@ def telemetry(
     prompt: str | None = None,
     tolerated: Collection[str] = (MAX_TOKENS, REFUSAL),
     delegations: bool = True,
+    model_calls: bool | None = None,
     metrics: bool = True,
     log: bool = False,
     counters: Counters | None = None,
@@ -242,6 +251,9 @@ def telemetry(
         tolerated: stop reasons besides ``completed`` that are no error of the span. The tool result that the parent
             gets for them is an error all the same.
         delegations: whether a parent's tool call that runs a child gets an ``execute_tool`` span around the child's.
+        model_calls: whether each model call gets a ``chat`` span, made at the end of the run. Then those carry the
+            tokens, and the run's span has the totals under ``lastsay.usage`` only. None: with ``+openinference``,
+            because Phoenix counts tokens on no other kind of span.
         metrics: whether metrics are recorded.
         log: whether each end is a log record too; needs ``opentelemetry-api`` 1.38 or newer.
         counters: counters in the process to keep as well.
@@ -264,6 +276,7 @@ def telemetry(
         content_limit=content_limit,
         tolerated=frozenset(tolerated),
         delegations=delegations,
+        model_calls=names.openinference if model_calls is None else model_calls,
         prompt=prompt,
         conversation_id=conversation_id,
         provider=provider,

@@ -20,6 +20,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     content_limit: int
     tolerated: frozenset[str]
     delegations: bool
+    model_calls: bool
     prompt: str | None
     conversation_id: str | None
     provider: str | None

@@ -8,7 +8,9 @@ from opentelemetry.trace import Span
 if TYPE_CHECKING:
     import weakref
 
-__all__ = ("Call", "Delegation", "Pulse")
+    from lastsay.events import Usage
+
+__all__ = ("Call", "Delegation", "ModelCall", "Pulse")
 
 
 class Call:
@@ -19,6 +21,17 @@ class Call:
     def __init__(self, name: str, arguments: Any) -> None:
         self.name = name
         self.arguments = arguments
+
+
+class ModelCall:
+    """A call of the model, as far as its span needs it."""
+
+    __slots__ = ("began_ns", "ended_ns", "finish", "usage")
+
+    def __init__(self, began_ns: int) -> None:
+        self.began_ns = self.ended_ns = began_ns
+        self.finish: str | None = None
+        self.usage: Usage | None = None
 
 
 class Delegation:
@@ -42,6 +55,7 @@ class Pulse:
 
     __slots__ = (
         "agent",
+        "asked_ns",
         "bridged",
         "calls",
         "context",
@@ -50,15 +64,19 @@ class Pulse:
         "first_ns",
         "gap",
         "last",
+        "model_calls",
         "net",
         "prompt",
         "span",
     )
 
-    def __init__(self, span: Span, context: Context, agent: str | None, last: int) -> None:
+    def __init__(self, span: Span, context: Context, agent: str | None, asked_ns: int, last: int) -> None:
         self.span = span
         self.context = context
         """The context that holds the span: the parent of whatever the run starts."""
+        self.asked_ns = asked_ns
+        """When the model could last be asked."""
+        self.model_calls: dict[str, ModelCall] = {}
         self.last = last
         self.gap = 0
         self.first_ns: int | None = None

@@ -1,7 +1,7 @@
 """What the span of a run says: facts at its start (samplers see only those), the outcome at its end.
 
 The outcome decides, never what ended the reading. Two facts have two attributes: `lastsay.stream.end` is how the stream
-ended for us, `lastsay.stop_reason.*` what the child said. No name is a namespace of another one: Phoenix makes a tree of
+ended for us, `lastsay.stop_reason.*` what the child said. No name is a namespace of another: Phoenix makes a tree of
 them at their dots, and drops what does not fit. The status is ERROR for every stop reason but ``completed`` and the
 tolerated ones, and then there is an `error.type`:
 
@@ -37,6 +37,7 @@ __all__ = (
     "span_name",
     "start_attributes",
     "status",
+    "token_attributes",
     "totals",
 )
 
@@ -132,12 +133,14 @@ def status(outcome: Outcome, error: str) -> Status:
     return Status(StatusCode.ERROR, clean((outcome.diagnostic or error)[:_DESCRIPTION_LIMIT]))
 
 
-def end_attributes(end: RunEnd, pulse: Pulse, error: str | None, options: Options) -> Attributes:
-    """What the outcome says, and what was measured."""
+def end_attributes(
+    end: RunEnd, pulse: Pulse, error: str | None, options: Options, *, usage_told: bool = False
+) -> Attributes:
+    """What the outcome says, and what was measured; tokens under own names where the calls' spans tell of them."""
     attributes = _outcome_attributes(end)
     if error is not None:
         attributes[n.ERROR_TYPE] = error
-    _add_usage(attributes, end, options)
+    _add_usage(attributes, end, options, told=usage_told)
     _add_timing(attributes, end, pulse)
     if options.capture.spans:
         _add_content(attributes, end.outcome, pulse.prompt, options)
@@ -184,18 +187,33 @@ def _characters(outcome: Outcome) -> int:
     return sum([len(block.text) for block in outcome.output or () if type(block) is Text])
 
 
-def _add_usage(attributes: Attributes, end: RunEnd, options: Options) -> None:
-    names = options.names
-    tokens = totals(end.outcome.usage)
+def token_attributes(usage: Usage | None, names: n.Names, *, local: bool) -> Attributes:
+    """The token counts by the profile's names.
+
+    Args:
+        usage: None gives none.
+        names: the profile.
+        local: whether this is the span of an agent in this process, for which some profiles know fewer names.
+    """
+    tokens = totals(usage)
     rows = [(n.INPUT_TOKENS, tokens.input), (n.OUTPUT_TOKENS, tokens.output)]
-    if names.provider_of_local or not end.start.local:
+    if names.provider_of_local or not local:
         rows += [(n.CACHE_READ, tokens.cache_read), (names.cache_write, tokens.cache_write)]
         rows.append((n.REASONING_TOKENS, tokens.reasoning))
     if names.openinference:
         rows += [("llm.token_count.prompt", tokens.input), ("llm.token_count.completion", tokens.output)]
-    for key, value in rows:
-        if value is not None:
-            attributes[key] = value
+    return {key: value for key, value in rows if value is not None}
+
+
+def _add_usage(attributes: Attributes, end: RunEnd, options: Options, *, told: bool) -> None:
+    usage = end.outcome.usage
+    if not told:
+        attributes.update(token_attributes(usage, options.names, local=end.start.local))
+        return
+    tokens = totals(usage)
+    for key in ("input", "output"):
+        if getattr(tokens, key) is not None:
+            attributes[f"lastsay.usage.{key}_tokens"] = getattr(tokens, key)
 
 
 def first_chunk_seconds(end: RunEnd, pulse: Pulse) -> float | None:

@@ -20,6 +20,7 @@ from lastsay.events import (
     EpochStarted,
     Image,
     Message,
+    MessageRetracted,
     Notice,
     Opaque,
     Reasoning,
@@ -32,6 +33,7 @@ from lastsay.events import (
     ToolResult,
     ToolUse,
     Usage,
+    UsageReported,
 )
 from lastsay.fold import ANSWER, RunFold
 from lastsay.run import open_run
@@ -300,6 +302,60 @@ class TestBridge:
         assert 0 == consumer.failures
 
 
+class TestModelCalls:
+    """With spans for model calls, tokens stand there and nowhere else."""
+
+    def calls(self, kept: Any) -> list[tuple[Any, Any, Any]]:
+        spans = [span for span in kept.exporter.get_finished_spans() if span.name.startswith("chat")]
+        keys = ("gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens", "gen_ai.response.finish_reasons")
+        return [tuple(span.attributes.get(key) for key in keys) for span in spans]
+
+    def test_one_span_per_call(self, kept: Any, play: Any) -> None:
+        """Each message is a call with its last usage and its own stop; retracted and synthetic ones are none."""
+        play(
+            [
+                RunStarted(model="m", backend="claude"),
+                Message((ToolUse("t1", "x"),), "m1", "tool_use", Usage(10, 1)),
+                UsageReported(Usage(10, 2), "m1"),
+                UsageReported(Usage(99, 99), "never heard of"),
+                ToolResult("t1"),
+                Message((Text("a"),), "m2", usage=Usage(20, 3)),
+                Message((Text("ab"),), "m2", "end_turn"),
+                Message((Text("oops"),), "m3", usage=Usage(7, 7)),
+                MessageRetracted("m3"),
+                Message((Text("api error"),), "m4", usage=Usage(9, 9), origin="synthetic"),
+                Message((Text("cut"),), interrupted=True),
+                DONE,
+            ],
+            told(kept, model_calls=True),
+        )
+        assert [(10, 2, ("tool_call",)), (20, 3, ("stop",)), (None, None, ("error",))] == self.calls(kept)
+        root = kept.spans["invoke_agent"]
+        assert "gen_ai.usage.input_tokens" not in root.attributes
+        assert kept.spans["chat m"].parent.span_id == root.context.span_id
+        assert root.start_time <= kept.spans["chat m"].start_time <= kept.spans["chat m"].end_time <= root.end_time
+
+    def test_a_total_for_one_call(self, kept: Any, play: Any) -> None:
+        """A harness that only reports a total has it on the call, if there is one call."""
+        play([ANSWERED, UsageReported(Usage(5, 6)), DONE], told(kept, model_calls=True))
+        assert [(5, 6, None)] == self.calls(kept)
+        assert 5 == kept.attributes("invoke_agent")["lastsay.usage.input_tokens"]
+
+    def test_a_total_for_several(self, kept: Any, play: Any) -> None:
+        """A total of several calls belongs to none of them, and stays with the run."""
+        other = Message((Text("x"),), "m2")
+        play([ANSWERED, other, UsageReported(Usage(5, 6)), DONE], told(kept, model_calls=True))
+        assert [(None, None, None)] * 2 == self.calls(kept)
+        assert 5 == kept.attributes("invoke_agent")["gen_ai.usage.input_tokens"]
+
+    def test_too_many(self, kept: Any, play: Any) -> None:
+        """A run with very many calls is told of as a whole."""
+        many = [Message((Text("x"),), f"m{at}", usage=Usage(1, 1)) for at in range(1_100)]
+        play([many, DONE], told(kept, model_calls=True))
+        assert [] == self.calls(kept)
+        assert 1_100 == kept.attributes("invoke_agent")["gen_ai.usage.input_tokens"]
+
+
 class TestContent:
     """Nothing is told unless it was asked for, and then in the one form that travels."""
 
@@ -438,7 +494,7 @@ class TestContained:
     ) -> None:
         """An error inside telemetry is logged and counted; the span still ends, and so do the next ones."""
 
-        def broken(*_: Any) -> Any:
+        def broken(*_: Any, **__: Any) -> Any:
             raise RuntimeError("broken")
 
         consumer = told(kept)

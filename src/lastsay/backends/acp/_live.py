@@ -172,28 +172,24 @@ class _Turn:
         options, client, normaliser = self._options, self._client, self._normaliser
         try:
             with anyio.fail_after(options.start_limit):
-                client.request("initialize", _initialize(options))
+                client.request("initialize", _initialize(options, await anyio.to_thread.run_sync(_version)))
                 await self._answer_to("initialize", lambda: normaliser.initialized is not None)
                 client.request("session/new", {"cwd": options.cwd, "mcpServers": options.mcp_servers})
                 await self._answer_to("session/new", lambda: normaliser.session is not None)
+                for key, value in options.config.items():
+                    choice = {"sessionId": normaliser.session, "configId": key, "value": value}
+                    client.request("session/set_config_option", choice)
+                    await self._answer_to("session/set_config_option", lambda: not normaliser.unanswered)
         except TimeoutError:
-            asked = "initialize" if normaliser.initialized is None else "session/new"
+            asked = ", ".join(normaliser.unanswered)
             msg = f"the agent did not answer {asked} within {options.start_limit} seconds{self._said()}"
             raise SourceError(msg) from None
-        session = normaliser.session
-        for key, value in options.config.items():
-            client.request("session/set_config_option", {"sessionId": session, "configId": key, "value": value})
-        client.request("session/prompt", {"sessionId": session, "prompt": options.prompt})
+        client.request("session/prompt", {"sessionId": normaliser.session, "prompt": options.prompt})
         if options.cancel is not None:
             self._watch = asyncio.get_running_loop().create_task(self._cancel_when(options.cancel))
 
     async def _answer_to(self, method: str, answered: Any) -> None:
         while not answered():
-            if method in self._normaliser.refused:
-                error = self._normaliser.refused[method]
-                said = error.get("message") if isinstance(error, dict) else error
-                msg = f"the agent refused {method}: {said}{self._said()}"
-                raise SourceError(msg)
             lines = await self._child.lines()
             if not lines:
                 await self._child.exited(_GRACE)
@@ -202,6 +198,11 @@ class _Turn:
                 raise SourceError(msg)
             self._first += self._normaliser.push_lines(lines)
             self._first += self._client.serve()
+            if method in self._normaliser.refused:
+                error = self._normaliser.refused[method]
+                said = error.get("message") if isinstance(error, dict) else error
+                msg = f"the agent refused {method}: {said}{self._said()}"
+                raise SourceError(msg)
 
     def _said(self) -> str:
         lines = self._child.stderr.strip().splitlines()
@@ -270,9 +271,9 @@ class _Turn:
         return self._normaliser.answered is not None
 
 
-def _initialize(options: _Options) -> dict[str, Any]:
+def _initialize(options: _Options, our_version: str) -> dict[str, Any]:
     """Parameters in the words of both versions: an agent reads those that it knows."""
-    info = {"name": _NAME, "title": _NAME, "version": _version()}
+    info = {"name": _NAME, "title": _NAME, "version": our_version}
     drafts: dict[str, Any] = {"subagents": {}, "session": {"notices": {}}}
     offered = {**drafts, **options.capabilities}
     files = {"readTextFile": False, "writeTextFile": False}

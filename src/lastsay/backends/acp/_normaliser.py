@@ -99,6 +99,11 @@ class Normaliser:
         version = (self.initialized or {}).get("protocolVersion")
         return version if isinstance(version, int) else 1
 
+    @property
+    def unanswered(self) -> list[str]:
+        """The methods of our requests that were not answered yet."""
+        return list(self._pending.values())
+
     def sent(self, frame: Mapping[str, Any]) -> None:
         """Take a frame that went to the agent: answers are told by the request, and a cancellation is known."""
         method, identity = frame.get("method"), frame.get("id")

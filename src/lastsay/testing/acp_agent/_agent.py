@@ -96,6 +96,8 @@ class Agent:
                 stop = self._mode(self)
                 if stop is not None:
                     self._end(stop)
+            elif self.options.mode == "refuse_config":
+                self.send({"id": frame["id"], "error": {"code": -32602, "message": "no such option"}})
             elif "id" in frame:
                 self.send({"id": frame["id"], "result": {}})
 

@@ -54,6 +54,7 @@ MODES: Final[Mapping[str, Mode]] = {
     "banner_before_first_frame": _plain,
     "exit_at_start": unreached,
     "hang_at_start": unreached,
+    "refuse_config": unreached,
     "refuse_session": unreached,
 }
 """By name."""

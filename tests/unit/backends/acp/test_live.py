@@ -42,7 +42,7 @@ CONDITIONAL = {
     "error_on_cancel",
     "babble",
 }
-UNSTARTED = {"exit_at_start", "hang_at_start", "refuse_session"}
+UNSTARTED = {"exit_at_start", "hang_at_start", "refuse_config", "refuse_session"}
 
 
 @pytest.fixture(autouse=True)
@@ -185,9 +185,36 @@ def test_an_exit_status_is_told(runs: dict[str, list[Event]]) -> None:
 @pytest.mark.parametrize("mode", sorted(UNSTARTED))
 async def test_an_agent_that_does_not_start_is_a_source_error(mode: str) -> None:
     """Entry raises, says why, and no run has begun."""
-    said = {"exit_at_start": "exited 9.*no configuration found", "refuse_session": "Authentication required"}
-    with pytest.raises(SourceError, match=said.get(mode, "did not answer initialize within")):
-        await taken(scripted(mode, start_limit=0.6 if mode == "hang_at_start" else 10.0))
+    said = {
+        "exit_at_start": "exited 9.*no configuration found",
+        "hang_at_start": "did not answer initialize within",
+        "refuse_config": "refused session/set_config_option: no such option",
+        "refuse_session": "refused session/new: Authentication required",
+    }
+    limit = 0.6 if mode == "hang_at_start" else 10.0
+    with pytest.raises(SourceError, match=said[mode]):
+        await taken(scripted(mode, start_limit=limit, config={"model": "large"}))
+
+
+@pytest.mark.asyncio
+async def test_session_options_are_set_before_the_prompt() -> None:
+    """An agent that takes them answers as usual."""
+    assert (
+        text_of(outcome_of(await taken(scripted("normal", config={"model": "large", "mode": "ask"})))) == "Hello there."
+    )
+
+
+def test_no_call_blocks_the_event_loop() -> None:
+    """Not for files, processes or sleep."""
+    blockbuster = pytest.importorskip("blockbuster", reason="the tests group is not installed")
+    streams = [scripted(mode) for mode in ("normal", "children", "crash")]
+
+    async def run() -> None:
+        for stream in streams:
+            await taken(stream)
+
+    with blockbuster.blockbuster_ctx("lastsay"):
+        asyncio.run(run())
 
 
 @pytest.mark.asyncio

@@ -447,3 +447,48 @@ async def test_injected_prompts_are_marked(server: ModelServer, tmp_path: Path) 
     live = await played(server, tmp_path, marker("max-tokens"))
     notices = [n for n in live.of(Notice) if n.kind == "user_message"]
     assert [True] * 3 == [n.raw["meta"] for n in notices]
+
+
+async def test_permissions_are_asked(server: ModelServer, tmp_path: Path) -> None:
+    """The caller's permission callback is asked through the control protocol, and its refusal is an error result."""
+    asked: list[str] = []
+
+    @sdk.tool("lookup", "Looks up", {"query": str})
+    async def lookup(_: dict[str, Any]) -> dict[str, Any]:
+        return {"content": [{"type": "text", "text": "never"}]}
+
+    async def refuse(name: str, _input: dict[str, Any], _context: Any) -> Any:
+        asked.append(name)
+        return sdk.PermissionResultDeny(message="not today")
+
+    name = "mcp__functions__lookup"
+    mcp = sdk.create_sdk_mcp_server("functions", tools=[lookup])
+    prompt = marker("tool-then-text", tool=name, input='{"query": "tides"}')
+    live = await played(server, tmp_path, prompt, mcp_servers={"functions": mcp}, can_use_tool=refuse)
+    (result,) = live.of(ToolResult)
+    assert ([name], True) == (asked, result.is_error)
+    assert "not today" in str(result.content)
+    assert ("completed", TEXT) == (live.outcome.stop_reason, live.outcome.text)
+
+
+async def test_each_prompt_of_a_conversation_is_an_epoch(server: ModelServer, tmp_path: Path) -> None:
+    """Prompts that come one after the other on one CLI: one start, and per prompt one end and one outcome."""
+    answered = asyncio.Event()
+
+    async def prompts() -> AsyncIterator[dict[str, Any]]:
+        for text in ("First.", "Second."):
+            answered.clear()
+            content = f"Go on. {marker('text', text=text)}"
+            yield {"type": "user", "message": {"role": "user", "content": content}, "parent_tool_use_id": None}
+            await answered.wait()
+
+    texts = []
+    options = claude_offline_options(server.url, tmp_path)
+    async with lastsay.open_run(claude.stream(prompts(), options)) as run:
+        async for event in run:
+            if type(event) is RunEnded:
+                texts.append(run.snapshot().text)
+                answered.set()
+    assert ["First.", "Second."] == texts
+    assert [0, 1] == [activation.start.epoch for activation in run.activations]
+    assert [] == processes(tmp_path)

@@ -115,6 +115,9 @@ class Normaliser:
             raw: the record, decoded. What is not an object becomes a `Fault`.
         """
         out: list[Event] = []
+        if type(raw) is dict and raw.get("type") == "stream_event" and self._is_plain(raw):
+            self._root.stream_event(raw["event"], out)
+            return out
         if raw is None or isinstance(raw, str | bytes | int | float | list):
             out.append(Fault("not_an_object", f"a {type(raw).__name__} where a record was expected", run=self.root))
             return self._hold(out)
@@ -140,6 +143,12 @@ class Normaliser:
         else:
             self._take_result(record, out)
         return out
+
+    def _is_plain(self, raw: dict[str, Any]) -> bool:
+        """Whether the record is the next event of a root that is open: nearly all records of a stream are."""
+        root = self._root
+        children = raw.get("parent_tool_use_id") or raw.get("agent_id")
+        return self._started and root.open and not children and type(raw.get("event")) is dict
 
     def fault(self, fault: Fault) -> list[Event]:
         """A fault of the bytes beneath, in its place between the events."""

@@ -25,7 +25,7 @@ from typing import Any, Final
 import anyio
 import anyio.to_thread
 
-from lastsay.events import ABORTED, COMPLETED, ERROR, MAIN, Event, Notice, RunEnded, RunStarted, ToolResult
+from lastsay.events import ABORTED, COMPLETED, ERROR, MAIN, Event, Notice, RunEnded, RunStarted, ToolCall, ToolResult
 from lastsay.operators._bridge import FunctionBridge
 from lastsay.operators._fused import Operator
 from lastsay.operators._mailbox import Mailbox
@@ -37,6 +37,9 @@ __all__ = ("EXECUTION_FAILED", "confirm")
 
 EXECUTION_FAILED: Final = "execution_failed"
 """The raw stop reason of a run that was ended because a function result could not be confirmed."""
+
+_WATCHED: Final = frozenset({RunStarted, RunEnded, ToolCall, ToolResult, Notice})
+"""Events that are looked at; all others pass at the cost of this question."""
 
 _RESULT_FILE: Final = 64 * 1024 * 1024
 """Bytes of the largest result file that is read."""
@@ -130,6 +133,9 @@ class _Confirming(AbstractAsyncContextManager[AsyncIterator[list[Event]]]):
         """Let a batch through; True where the run was ended in it."""
         for event in batch:
             kind = type(event)
+            if kind not in _WATCHED:
+                out.append(event)
+                continue
             if kind is RunStarted and self._root is None:
                 self._root = event.run
             elif kind is RunEnded and event.run == (self._root or MAIN):
@@ -141,7 +147,7 @@ class _Confirming(AbstractAsyncContextManager[AsyncIterator[list[Event]]]):
                 out.append(event)
             elif await self._receive(event, out):
                 return True
-            self._begun = True
+        self._begun = self._begun or bool(batch)
         return False
 
     async def _receive(self, event: Event, out: list[Event]) -> bool:
@@ -171,13 +177,27 @@ class _Confirming(AbstractAsyncContextManager[AsyncIterator[list[Event]]]):
                 if type(effect) is ReadFiles:
                     await self._read(effect)
                     continue
-                out.extend(_notices(effect))
+                out.extend(self._notices(effect))
                 if type(effect) is Settled:
                     self._bridge.release(effect.record.call)
                     fatal = fatal or (effect.record if effect.record.fatal else None)
         if fatal is not None:
             out.append(self._failed(fatal))
         return fatal is not None
+
+    def _notices(self, effect: Effect) -> Iterable[Notice]:
+        if type(effect) is Called:
+            # As it stands now: its tool call may have come by since, and with it the run that made it.
+            record = self._bridge.ledger.record(effect.record.call)
+            assert record is not None
+            raw = {"call": record.call, "function": record.function, "tool": record.tool, "arguments": record.arguments}
+            yield Notice("function_call", raw, run=record.run)
+        elif type(effect) is Settled:
+            record = effect.record
+            kind = "function_applied" if record.applied else "function_refused"
+            yield Notice(kind, _told(record), run=record.run)
+        elif type(effect) is Stray and effect.verdict is not Verdict.UNKNOWN_CALL:
+            yield Notice("function_stray", {"call": effect.call, "verdict": effect.verdict.value}, run=effect.run)
 
     async def _read(self, effect: ReadFiles) -> None:
         root, folder = self._bridge.results_root, self._bridge.ledger.profile.folder
@@ -188,19 +208,6 @@ class _Confirming(AbstractAsyncContextManager[AsyncIterator[list[Event]]]):
         what = f"function result of {record.call} ({record.function})"
         diagnostic = f"{what} not confirmed: {record.verdict}: {record.detail}"
         return RunEnded(ERROR, diagnostic=diagnostic, raw=EXECUTION_FAILED, run=self._root or MAIN)
-
-
-def _notices(effect: Effect) -> Iterable[Notice]:
-    if type(effect) is Called:
-        record = effect.record
-        raw = {"call": record.call, "function": record.function, "tool": record.tool, "arguments": record.arguments}
-        yield Notice("function_call", raw, run=record.run)
-    elif type(effect) is Settled:
-        record = effect.record
-        kind = "function_applied" if record.applied else "function_refused"
-        yield Notice(kind, _told(record), run=record.run)
-    elif type(effect) is Stray and effect.verdict is not Verdict.UNKNOWN_CALL:
-        yield Notice("function_stray", {"call": effect.call, "verdict": effect.verdict.value}, run=effect.run)
 
 
 def _told(record: CallRecord) -> dict[str, Any]:

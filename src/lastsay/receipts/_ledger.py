@@ -109,6 +109,7 @@ class Ledger:
         self.timeout = timeout
         self.limits = limits or Limits()
         self._calls: dict[str, _Call] = {}
+        self._unsettled: dict[str, _Call] = {}
         self._seen: dict[str, ToolCall] = {}
         self._outbox: list[Effect] = []
         self._closed = False
@@ -139,7 +140,7 @@ class Ledger:
         seen = self._seen.get(call)
         name = seen.name if seen else tool or function
         entry = _Call(call, function, arguments, tool=name, run=seen.run if seen else MAIN, at=at)
-        self._calls[call] = entry
+        self._calls[call] = self._unsettled[call] = entry
         self._outbox.append(Called(entry.record()))
 
     def submit(self, call: str, result: FunctionResult, *, at: float, turn: str | None = None) -> bool:
@@ -210,7 +211,7 @@ class Ledger:
 
     def abandon(self) -> None:
         """Note that the run is being cancelled: calls without a result take none any more."""
-        for entry in self._calls.values():
+        for entry in self._unsettled.values():
             if entry.state is State.OPEN:
                 entry.state = State.ABANDONED
 
@@ -299,12 +300,14 @@ class Ledger:
 
     def deadline(self) -> float | None:
         """When the next receipt is overdue, in seconds of the caller's clock; None where none is awaited."""
-        waiting = [e.submitted_at for e in self._calls.values() if e.state in _WAITING and e.submitted_at is not None]
+        waiting = [
+            e.submitted_at for e in self._unsettled.values() if e.state in _WAITING and e.submitted_at is not None
+        ]
         return min(waiting) + self.timeout if waiting else None
 
     def expire(self, *, at: float) -> None:
         """Settle as missing what has waited longer than the time limit."""
-        for entry in self._calls.values():
+        for entry in tuple(self._unsettled.values()):
             if entry.state in _WAITING and entry.submitted_at is not None and at - entry.submitted_at >= self.timeout:
                 detail = f"no receipt within {self.timeout:g} seconds"
                 self._settle(entry, Judgement(Verdict.MISSING, detail=detail), at)
@@ -317,15 +320,14 @@ class Ledger:
             cancelled: whether the run is known to have been cancelled; only then may an unanswered call be dropped.
         """
         self._closed = True
-        for entry in self._calls.values():
-            if entry.state is State.SETTLED:
-                continue
+        for entry in tuple(self._unsettled.values()):
             dropped = entry.state in _CANCELLED or (cancelled and entry.state is State.OPEN)
             verdict = Verdict.REJECTED if dropped else Verdict.MISSING
             self._settle(entry, Judgement(verdict, detail="the run ended before its receipt"), at)
 
     def _settle(self, entry: _Call, judgement: Judgement, at: float) -> None:
         entry.judgement, entry.settled_at, entry.state = judgement, at, State.SETTLED
+        del self._unsettled[entry.id]
         self._outbox.append(Settled(entry.record()))
 
     # What comes out

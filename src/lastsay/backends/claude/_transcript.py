@@ -1,6 +1,6 @@
 """Session files: what Claude Code left on disk, as events of the same kind as its live stream.
 
-A session is ``<session>.jsonl``; its subagents are ``<session>/subagents/agent-<id>.jsonl``, each with a
+A session is ``<session>.jsonl``; its subagents are ``<session>/subagents/**/agent-<id>.jsonl``, each with a
 ``agent-<id>.meta.json`` that names the tool call that started it. A child's lines are read where its result stands in
 its parent, so that its run lies inside the parent's, as it does live. Older versions wrote children into the session
 file itself (``isSidechain``); those without an agent id are known by their chain of parent lines, and belong to the
@@ -84,8 +84,8 @@ def _is_ours(record: dict[str, Any]) -> bool:
 
 def session_of(path: Path) -> Path | None:
     """The session file that a subagent's file belongs to, if it is there; None for any other file."""
-    folder = path.parent
-    main = folder.parent.with_suffix(".jsonl") if folder.name == "subagents" else None
+    folder = next((above for above in path.parents if above.name == "subagents"), None)
+    main = folder.parent.with_suffix(".jsonl") if folder is not None else None
     return main if main is not None and path.name.startswith("agent-") and main.is_file() else None
 
 
@@ -130,7 +130,7 @@ class _Session:
         self._on_disk = False  # session lines were seen, not a recorded stream
         self._finished = False
         folder = path.with_suffix("") / "subagents"
-        self._children = [_Child.of(p) for p in sorted(folder.glob("agent-*.jsonl"))] if folder.is_dir() else []
+        self._children = [_Child.of(p) for p in sorted(folder.rglob("agent-*.jsonl"))] if folder.is_dir() else []
         self._by_call = {child.call: child for child in self._children if child.call is not None}
         self._prompts: dict[str, list[str]] = {}  # prompts of delegating calls that no chain has claimed
         self._chains: dict[str, str] = {}  # uuid of a line without agent id -> its child

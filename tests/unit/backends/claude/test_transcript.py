@@ -211,7 +211,7 @@ def test_children_beside_the_session(tmp_path: Path) -> None:
         folder / "agent-a1.jsonl", line("user", "Work.", "c1", **child), line("assistant", text("One."), "c2", **child)
     )
     (folder / "agent-a1.meta.json").write_text('{"agentType": "worker", "toolUseId": "t1", "finished": true}')
-    alone = session(folder / "agent-a2.jsonl", line("assistant", text("Two."), "d1", **lost))
+    alone = session(folder / "workflows" / "w1" / "agent-a2.jsonl", line("assistant", text("Two."), "d1", **lost))
     main = session(
         tmp_path / "s1.jsonl",
         line("user", "Hello", "u1"),

@@ -57,7 +57,7 @@ class Known(Stage):
     def handlers(self) -> Handlers:
         return {object: self.one}
 
-    def one(self, event: Any) -> None:
+    def one(self, _: Any) -> None:
         self.strangers += 1
 
 
@@ -109,7 +109,7 @@ class Telemetry(Stage):
     def reasoning_one(self, event: ReasoningDelta) -> None:
         self.reasoning += len(event.text)
 
-    def call_one(self, event: ToolCall) -> None:
+    def call_one(self, _: ToolCall) -> None:
         self.calls += 1
 
 
@@ -418,7 +418,7 @@ def rows(effort: Effort) -> Iterator[Row]:
     )
     yield from _aiostream_rows(events, expected, effort)
 
-    pushes: list[Callable[[Any], None]] = [lambda event: None] * 8
+    pushes: list[Callable[[Any], None]] = [lambda _: None] * 8
     yield gain_row(
         "8 stages, single events", "an async generator per stage", 2.5,
         lambda: looking(events, pushes), lambda: generators(events, pushes), effort, count,

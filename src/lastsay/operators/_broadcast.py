@@ -99,7 +99,8 @@ class Broadcast(AbstractAsyncContextManager["Broadcast"]):
         for lane in lanes:
             lane.offer(batch)
         for lane in lanes:
-            await lane.wait_for_room()
+            if lane.blocks:
+                await lane.mailbox.wait_for_room()
 
     def _finish(self, error: BaseException | None) -> None:
         self._finished, self._error = True, error

@@ -1,12 +1,11 @@
 """Adjacent synchronous operators share one loop and one async generator, however many they are."""
 
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable
-from typing import Any
 
 from lastsay.events import Event
 from lastsay.operators._pipeline import Pipeline
 from lastsay.operators._stage import Stage
-from lastsay.operators._stream import Opened, Piped, Stream, as_stream
+from lastsay.operators._stream import Opened, Piped, Stream, as_stream, close_iterator
 
 __all__ = ("Operator", "through")
 
@@ -63,7 +62,7 @@ async def _batches(batches: AsyncIterator[list[Event]], pipeline: Pipeline) -> A
             if out:
                 yield out
             if may_end and pipeline.ended:
-                await _stop(batches)
+                await close_iterator(batches)  # at once, not when the entry is left
                 break
         out = pipeline.flush()
         if out:
@@ -80,7 +79,7 @@ async def _events(batches: AsyncIterator[list[Event]], pipeline: Pipeline) -> As
             for event in push(batch):
                 yield event
             if may_end and pipeline.ended:
-                await _stop(batches)
+                await close_iterator(batches)  # at once, not when the entry is left
                 break
         for event in pipeline.flush():
             yield event
@@ -114,16 +113,9 @@ async def _settling_singles(events: AsyncIterator[Event], pipeline: Pipeline) ->
             for passed in push([event]):
                 yield passed
             if may_end and pipeline.ended:
-                await _stop(events)
+                await close_iterator(events)
                 break
         for passed in pipeline.flush():
             yield passed
     finally:
         pipeline.close()
-
-
-async def _stop(source: AsyncIterator[Any]) -> None:
-    """Close a source that a stage has ended, without waiting for the entry to be left."""
-    close = getattr(source, "aclose", None)
-    if close is not None:
-        await close()

@@ -93,10 +93,10 @@ class Lane:
         self.mailbox.put_nowait([Notice("deltas_dropped", {"count": self._gap})])
         self._gap = 0
 
-    async def wait_for_room(self) -> None:
-        """Wait while a full lane holds up the source."""
-        if self.policy == "block":
-            await self.mailbox.wait_for_room()
+    @property
+    def blocks(self) -> bool:
+        """Whether the source has to wait for this lane now."""
+        return self.policy == "block" and self.mailbox.full
 
     def finish(self, error: BaseException | None) -> None:
         """No more will come."""

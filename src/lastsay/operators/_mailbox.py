@@ -7,8 +7,7 @@ once. Handing over 64 events this way costs what handing over one costs, which i
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import anyio
 
@@ -20,35 +19,36 @@ ROOM: Final = 1024
 """Events that may wait in a mailbox before its writer has to."""
 
 
-_Wake = Callable[[], object]
-
-
 class Signal:
     """Lets one task sleep until another one wakes it."""
 
-    __slots__ = ("_wake",)
+    __slots__ = ("_event", "_future")
 
     def __init__(self) -> None:
-        self._wake: _Wake | None = None
+        self._future: asyncio.Future[None] | None = None
+        self._event: anyio.Event | None = None
 
     def wake(self) -> None:
         """Wake the sleeper, if there is one."""
-        wake, self._wake = self._wake, None
-        if wake is not None:
-            wake()
+        future = self._future
+        if future is not None:
+            self._future = None
+            if not future.done():
+                future.set_result(None)
+        elif self._event is not None:
+            self._event.set()
+            self._event = None
 
     async def wait(self) -> None:
         """Sleep until the next `wake`. Cancellation is safe."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            event = anyio.Event()
-            self._wake = event.set
+            self._event = event = anyio.Event()
             await event.wait()
             return
         # A bare future costs a fifth of an anyio.Event on asyncio.
-        future: asyncio.Future[Any] = loop.create_future()
-        self._wake = lambda: None if future.done() else future.set_result(None)
+        self._future = future = loop.create_future()
         await future
 
 
@@ -72,6 +72,11 @@ class Mailbox:
         self._error: BaseException | None = None
 
     @property
+    def full(self) -> bool:
+        """Whether a writer would have to wait."""
+        return self.waiting >= self.room and not self._closed
+
+    @property
     def closed(self) -> bool:
         """Whether the writer or the reader has finished."""
         return self._closed
@@ -86,7 +91,8 @@ class Mailbox:
     async def put(self, events: list[Event]) -> None:
         """Put events in, and wait until the box has room again."""
         self.put_nowait(events)
-        await self.wait_for_room()
+        if self.waiting >= self.room:
+            await self.wait_for_room()
 
     async def wait_for_room(self) -> None:
         """Wait until less than `room` events wait, or the box is closed."""

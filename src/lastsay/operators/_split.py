@@ -125,8 +125,8 @@ class SplitRuns(AbstractAsyncContextManager[AsyncIterator[RunStream]]):
                 touched.append(self._give(parts.pop(event.run)))
         touched += [self._give(part) for part in parts.values()]
         for lane in touched:
-            if lane is not None:
-                await lane.wait_for_room()
+            if lane is not None and lane.blocks:
+                await lane.mailbox.wait_for_room()
 
     def _give(self, part: list[Event]) -> Lane | None:
         """Hand a part of one run to its lane; only its last event may be an end."""

@@ -20,7 +20,7 @@ import anyio
 from lastsay.errors import UsageError
 from lastsay.events import Event
 
-__all__ = ("CLOSE_LIMIT", "Batches", "Opened", "Stream", "as_stream", "without")
+__all__ = ("CLOSE_LIMIT", "Batches", "Opened", "Stream", "as_stream", "close_iterator", "without")
 
 CLOSE_LIMIT: Final = 5.0
 """Seconds that closing a source may take before it is cancelled."""
@@ -151,6 +151,20 @@ def without(error: BaseException, *kinds: type[BaseException]) -> BaseException 
     return None if isinstance(error, kinds) else error
 
 
+async def close_iterator(iterator: Any) -> None:
+    """Close an async iterator, if it can be closed."""
+    try:
+        if hasattr(iterator, "__aexit__"):
+            await iterator.__aexit__(None, None, None)
+        elif hasattr(iterator, "aclose"):
+            await iterator.aclose()
+    except BaseExceptionGroup as group:
+        # A generator with a task group around its yield wraps the very exception that closes it.
+        failure = without(group, GeneratorExit)
+        if failure is not None:
+            raise failure from None
+
+
 class Owned(AbstractAsyncContextManager[AsyncIterator[Item]]):
     """Owns one iteration of what `make()` gives, and closes it on leaving."""
 
@@ -169,16 +183,7 @@ class Owned(AbstractAsyncContextManager[AsyncIterator[Item]]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         iterator, self._iterator = self._iterator, None
-        try:
-            if hasattr(iterator, "__aexit__"):
-                await iterator.__aexit__(None, None, None)
-            elif hasattr(iterator, "aclose"):
-                await iterator.aclose()
-        except BaseExceptionGroup as group:
-            # A generator with a task group around its yield wraps the very exception that closes it.
-            failure = without(group, GeneratorExit)
-            if failure is not None:
-                raise failure from None
+        await close_iterator(iterator)
         return None
 
 
@@ -203,8 +208,7 @@ class Piped(AbstractAsyncContextManager[AsyncIterator[Other]]):
     ) -> bool | None:
         generator, self._generator = self._generator, None
         try:
-            if generator is not None:
-                await generator.aclose()
+            await close_iterator(generator)
         finally:
             swallowed = await self._source.__aexit__(kind, error, trace)
         return swallowed

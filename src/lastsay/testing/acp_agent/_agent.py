@@ -7,6 +7,7 @@ import queue
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ class Agent:
         self.prompt: Any = None
         self.version = 1
         self._frames: queue.Queue[dict[str, Any] | None] = queue.Queue()
-        self._answers: dict[str, queue.Queue[dict[str, Any]]] = {}
+        self._answers: dict[str, queue.Queue[dict[str, Any]]] = defaultdict(queue.Queue)
 
     def read(self) -> None:
         """Read frames until the input ends; cancellations and answers are taken out of the order."""
@@ -35,7 +36,7 @@ class Agent:
             if frame.get("method") == "session/cancel":
                 self.cancelled.set()
             elif "method" not in frame:
-                self._answers.setdefault(str(frame.get("id")), queue.Queue()).put(frame)
+                self._answers[str(frame.get("id"))].put(frame)
             else:
                 self._frames.put(frame)
         self._frames.put(None)
@@ -73,9 +74,12 @@ class Agent:
 
     def ask(self, identity: str, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Send a request and wait for its answer."""
-        answers = self._answers.setdefault(identity, queue.Queue())
         self.send({"id": identity, "method": method, "params": dict(params)})
-        return answers.get()
+        return self.answer_to(identity)
+
+    def answer_to(self, identity: str) -> dict[str, Any]:
+        """Wait for the answer to a request."""
+        return self._answers[identity].get()
 
     def answer(self, result: Any) -> None:
         """Answer the prompt."""

@@ -114,17 +114,29 @@ def long_line(agent: Agent) -> str:
 
 def permission(agent: Agent) -> str:
     """Asks for permission, and says which option it got."""
+    found = agent.ask("ask-1", "session/request_permission", _request())["result"]["outcome"]
+    agent.update("tool_call_update", toolCallId="call-1", status="completed", content=[])
+    agent.chunk(found.get("optionId") or found["outcome"])
+    return "cancelled" if found["outcome"] == "cancelled" else "end_turn"
+
+
+def withdrawn_permission(agent: Agent) -> str:
+    """Asks for permission, takes the request back, and says whether that was confirmed."""
+    agent.send({"id": "ask-1", "method": "session/request_permission", "params": _request()})
+    agent.send({"method": "$/cancel_request", "params": {"requestId": "ask-1"}})
+    code = agent.answer_to("ask-1").get("error", {}).get("code")
+    agent.chunk("withdrawn" if code == -32800 else "answered")
+    return "end_turn"
+
+
+def _request() -> dict[str, Any]:
     options = [
         {"optionId": "yes-always", "name": "Always", "kind": "allow_always"},
         {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
         {"optionId": "no", "name": "No", "kind": "reject_once"},
     ]
     call = {"toolCallId": "call-1", "title": "Remove files", "rawInput": {"command": "rm"}, "status": "pending"}
-    params = {"sessionId": SESSION, "toolCall": call, "options": options}
-    found = agent.ask("ask-1", "session/request_permission", params)["result"]["outcome"]
-    agent.update("tool_call_update", toolCallId="call-1", status="completed", content=[])
-    agent.chunk(found.get("optionId") or found["outcome"])
-    return "cancelled" if found["outcome"] == "cancelled" else "end_turn"
+    return {"sessionId": SESSION, "toolCall": call, "options": options}
 
 
 def client_files(agent: Agent) -> str:
@@ -208,6 +220,7 @@ MODES: Final[tuple[Mode, ...]] = (
     flood,
     long_line,
     permission,
+    withdrawn_permission,
     client_files,
     children,
     second_messages,

@@ -41,6 +41,7 @@ CONDITIONAL = {
     "end_turn_on_cancel",
     "error_on_cancel",
     "babble",
+    "withdrawn_permission",
 }
 UNSTARTED = {"exit_at_start", "hang_at_start", "refuse_config", "refuse_session"}
 
@@ -197,6 +198,14 @@ async def test_an_agent_that_does_not_start_is_a_source_error(mode: str) -> None
 
 
 @pytest.mark.asyncio
+async def test_a_prompt_of_any_text_gets_there() -> None:
+    """Also one with half a character, and one made of blocks."""
+    for prompt in ("\ud83d", [{"type": "text", "text": "Hi."}]):
+        events = await taken(acp.stream(command("normal"), prompt, **QUICK))
+        assert text_of(outcome_of(events)) == "Hello there."
+
+
+@pytest.mark.asyncio
 async def test_session_options_are_set_before_the_prompt() -> None:
     """An agent that takes them answers as usual."""
     assert (
@@ -297,6 +306,27 @@ async def test_a_pending_permission_is_answered_when_cancelled() -> None:
 
     events = await taken(scripted("permission", permission=never, cancel=cancel))
     assert (outcome_of(events).stop_reason, text_of(outcome_of(events))) == ("aborted", "cancelled")
+
+
+async def never(_: acp.PermissionRequest) -> str:
+    """A person who does not answer."""
+    await anyio.sleep_forever()
+    return ""
+
+
+@pytest.mark.asyncio
+async def test_a_request_that_is_withdrawn_is_let_go() -> None:
+    """The agent gets the protocol's error for it, and goes on."""
+    assert text_of(outcome_of(await taken(scripted("withdrawn_permission", permission=never)))) == "withdrawn"
+
+
+@pytest.mark.asyncio
+async def test_leaving_while_a_permission_is_pending() -> None:
+    """The person is not waited for."""
+    async with scripted("permission", permission=never) as events:
+        async for event in events:
+            if isinstance(event, Notice) and event.kind == "permission_request":
+                break
 
 
 @pytest.mark.asyncio

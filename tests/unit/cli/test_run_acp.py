@@ -1,6 +1,7 @@
 """``lastsay run acp``, with the scripted agent."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +32,18 @@ def test_permissions_are_rejected_unless_bypassed(
     assert main(["run", "acp", "Hi.", "--json", *arguments, "--", *command("permission")]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert json.loads(line)["output"][0]["text"] == option
+
+
+@pytest.mark.parametrize("mode", ["two_steps", "no_ids", "children", "half_a_line_then_exit", "second_cleared"])
+def test_live_and_recorded_digests_are_equal(mode: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Folding the recorded events gives what the run gave, for every run in it."""
+    recorded = tmp_path / "events.ndjson"
+    main(["run", "acp", "Hi.", "--json", "--record", str(recorded), "--", *command(mode)])
+    live = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    main(["fold", "--json", str(recorded)])
+    folded = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert live
+    assert {run["run"]: run["digest"] for run in live} == {run["run"]: run["digest"] for run in folded}
 
 
 def test_a_missing_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,8 +5,8 @@
         async for event in run: ...
     lastsay.tool_result(run.outcome)
 
-What flows is in `lastsay.events`, what is decided in `lastsay.fold`, what is confirmed in `lastsay.receipts`, how streams
-compose in `lastsay.operators`, where events come from in `lastsay.backends`, where the answer goes in
+What flows is in `lastsay.events`, what is decided in `lastsay.fold`, what is confirmed in `lastsay.receipts`, how
+streams compose in `lastsay.operators`, where events come from in `lastsay.backends`, where the answer goes in
 `lastsay.consumers`, what is kept in `lastsay.logs`.
 
 The names below are loaded when they are first used, so that a program pays for the parts it has.

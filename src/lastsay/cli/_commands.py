@@ -39,5 +39,6 @@ class _Lazy(click.Group):
 def commands() -> click.Group:
     """The group of all commands."""
     settings = {"help_option_names": ["-h", "--help"]}
-    group = _Lazy("lastsay", context_settings=settings, help=(lastsay.__doc__ or "").partition("\n")[0], no_args_is_help=True)
+    what = (lastsay.__doc__ or "").partition("\n")[0]
+    group = _Lazy("lastsay", context_settings=settings, help=what, no_args_is_help=True)
     return click.version_option(package_name="lastsay")(group)

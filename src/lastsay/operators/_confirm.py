@@ -2,7 +2,7 @@
 
 Every event passes, in order. Added are, in the run that made the call:
 
-    Notice("function_call")      the harness asks; before any verdict on this call
+    Notice("function_call")      the harness asks; after its `ToolCall` event, and before any verdict on this call
     Notice("function_applied")   confirmed: the native history holds the submitted result
     Notice("function_refused")   not confirmed, with the verdict and what was found
     Notice("function_stray")     a second or late receipt; it changes nothing
@@ -16,7 +16,7 @@ for a result, and a receipt that never comes is an event too.
 """
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import TracebackType
@@ -31,12 +31,16 @@ from lastsay.operators._fused import Operator
 from lastsay.operators._mailbox import Mailbox
 from lastsay.operators._own_task import Pump
 from lastsay.operators._stream import Stream, as_stream
-from lastsay.receipts import Called, CallRecord, Effect, ReadFiles, Settled, Stray, Verdict
+from lastsay.receipts import Called, CallRecord, ReadFiles, Settled, Stray, Verdict
 
 __all__ = ("EXECUTION_FAILED", "confirm")
 
 EXECUTION_FAILED: Final = "execution_failed"
 """The raw stop reason of a run that was ended because a function result could not be confirmed."""
+
+CALL_WAIT: Final = 0.1
+"""Seconds that a call waits for its `ToolCall` event, which says what run made it, before it is told without. The
+harness writes the event first, but the request may be quicker through this process."""
 
 _WATCHED: Final = frozenset({RunStarted, RunEnded, ToolCall, ToolResult, Notice})
 """Events that are looked at; all others pass at the cost of this question."""
@@ -72,6 +76,7 @@ class _Confirming(AbstractAsyncContextManager[AsyncIterator[list[Event]]]):
         self._error: BaseException | None = None
         self._root: str | None = None
         self._begun = False
+        self._held: dict[str, float] = {}  # calls that are not told yet, and when they will be
         self._output: AsyncGenerator[list[Event], None] | None = None
 
     async def __aenter__(self) -> AsyncIterator[list[Event]]:
@@ -124,9 +129,9 @@ class _Confirming(AbstractAsyncContextManager[AsyncIterator[list[Event]]]):
             raise self._error
 
     async def _wait(self) -> None:
-        deadline = self._bridge.ledger.deadline()
-        delay = None if deadline is None else max(0.0, deadline - anyio.current_time())
-        with anyio.move_on_after(delay):
+        deadlines = [self._bridge.ledger.deadline(), *self._held.values()]
+        due = min((deadline for deadline in deadlines if deadline is not None), default=None)
+        with anyio.move_on_after(None if due is None else max(0.0, due - anyio.current_time())):
             await self._bridge.news()
 
     async def _pass(self, batch: list[Event], out: list[Event]) -> bool:
@@ -176,28 +181,37 @@ class _Confirming(AbstractAsyncContextManager[AsyncIterator[list[Event]]]):
             for effect in effects:
                 if type(effect) is ReadFiles:
                     await self._read(effect)
-                    continue
-                out.extend(self._notices(effect))
-                if type(effect) is Settled:
-                    self._bridge.release(effect.record.call)
+                elif type(effect) is Called:
+                    self._held[effect.record.call] = anyio.current_time() + CALL_WAIT
+                elif type(effect) is Settled:
+                    out.extend(self._settled(effect.record))
                     fatal = fatal or (effect.record if effect.record.fatal else None)
+                elif type(effect) is Stray and effect.verdict is not Verdict.UNKNOWN_CALL:
+                    raw = {"call": effect.call, "verdict": effect.verdict.value}
+                    out.append(Notice("function_stray", raw, run=effect.run))
+        out.extend(self._called())
         if fatal is not None:
             out.append(self._failed(fatal))
         return fatal is not None
 
-    def _notices(self, effect: Effect) -> Iterable[Notice]:
-        if type(effect) is Called:
-            # As it stands now: its tool call may have come by since, and with it the run that made it.
-            record = self._bridge.ledger.record(effect.record.call)
-            assert record is not None
-            raw = {"call": record.call, "function": record.function, "tool": record.tool, "arguments": record.arguments}
-            yield Notice("function_call", raw, run=record.run)
-        elif type(effect) is Settled:
-            record = effect.record
-            kind = "function_applied" if record.applied else "function_refused"
-            yield Notice(kind, _told(record), run=record.run)
-        elif type(effect) is Stray and effect.verdict is not Verdict.UNKNOWN_CALL:
-            yield Notice("function_stray", {"call": effect.call, "verdict": effect.verdict.value}, run=effect.run)
+    def _called(self) -> Iterator[Notice]:
+        """Tell the calls whose tool call has come by, and those that waited for it long enough."""
+        ledger, now = self._bridge.ledger, anyio.current_time()
+        for call in [call for call, due in self._held.items() if due <= now or ledger.seen(call)]:
+            yield self._tell(call)
+
+    def _tell(self, call: str) -> Notice:
+        del self._held[call]
+        record = self._bridge.ledger.record(call)
+        assert record is not None
+        raw = {"call": call, "function": record.function, "tool": record.tool, "arguments": record.arguments}
+        return Notice("function_call", raw, run=record.run)
+
+    def _settled(self, record: CallRecord) -> Iterator[Notice]:
+        self._bridge.release(record.call)
+        if record.call in self._held:
+            yield self._tell(record.call)
+        yield Notice("function_applied" if record.applied else "function_refused", _told(record), run=record.run)
 
     async def _read(self, effect: ReadFiles) -> None:
         root, folder = self._bridge.results_root, self._bridge.ledger.profile.folder

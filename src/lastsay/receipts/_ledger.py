@@ -337,6 +337,10 @@ class Ledger:
         effects, self._outbox = self._outbox, []
         return effects
 
+    def seen(self, call: str) -> bool:
+        """Whether a `ToolCall` event with this id has come by."""
+        return call in self._seen
+
     def record(self, call: str) -> CallRecord | None:
         """The call as it stands now; None for an unknown id."""
         entry = self._calls.get(call)

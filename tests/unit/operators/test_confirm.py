@@ -10,7 +10,19 @@ import pytest
 from tests.unit.operators.streams import Watched, read
 
 from lastsay.errors import ReceiptError, SourceError, UsageError
-from lastsay.events import ABORTED, COMPLETED, ERROR, Event, Notice, RunEnded, RunStarted, Text, ToolCall, ToolResult
+from lastsay.events import (
+    ABORTED,
+    COMPLETED,
+    ERROR,
+    Event,
+    Notice,
+    RunEnded,
+    RunStarted,
+    Text,
+    TextDelta,
+    ToolCall,
+    ToolResult,
+)
 from lastsay.operators import EXECUTION_FAILED, FunctionBridge, Stream, confirm
 from lastsay.receipts import EXACT, FunctionResult, Limits, RefusedError, Verdict, record_of
 
@@ -76,10 +88,18 @@ def kinds(events: list[Event]) -> list[str]:
 
 async def test_an_applied_result_is_told_after_its_receipt():
     """Everything passes in order; the call is told before, the confirmation after."""
-    harness = Harness(FunctionBridge(), receipt(), END)
+    harness = Harness(FunctionBridge(), receipt(), TextDelta("t"), END)
     events = await answered(harness)
     names = [event.kind if type(event) is Notice else type(event).__name__ for event in events]
-    assert ["RunStarted", "ToolCall", "function_call", "ToolResult", "function_applied", "RunEnded"] == names
+    assert [
+        "RunStarted",
+        "ToolCall",
+        "function_call",
+        "ToolResult",
+        "function_applied",
+        "TextDelta",
+        "RunEnded",
+    ] == names
     call, applied = (event.raw for event in events if type(event) is Notice)
     assert {"call": "c1", "function": "f", "tool": "mcp__functions__f", "arguments": {"a": 1}} == call
     assert ("exact", "content", False) == (applied["verdict"], applied["proof"], applied["is_error"])
@@ -168,6 +188,48 @@ async def test_a_call_is_not_told_before_the_start():
     events = await read(Stream.from_batches(play) | confirm(bridge))
     assert START is events[0]
     assert ["function_call", "function_applied"] == kinds(events)
+
+
+async def test_a_call_is_told_in_the_run_that_made_it():
+    """The request may be quicker than its tool call; then it waits for it, and is told after it."""
+    bridge = FunctionBridge()
+
+    async def play() -> Any:
+        yield [START, RunStarted(parent="main", run="child")]
+        with anyio.move_on_after(3600):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(bridge.call, "c1", "f")
+                await anyio.sleep(0.02)
+                yield [ToolCall("c1", "mcp__functions__f", run="child")]
+        yield [ToolResult("c1", (Text("x"),), run="child"), END]
+
+    events: list[Event] = []
+    async with Stream.from_batches(play) | confirm(bridge) as stream:
+        async for event in stream:
+            events.append(event)
+            if type(event) is Notice and event.kind == "function_call":
+                assert type(events[-2]) is ToolCall
+                assert ("child", "mcp__functions__f") == (event.run, event.raw["tool"])
+                bridge.submit("c1", RESULT)
+    assert ["function_call", "function_applied"] == kinds(events)
+
+
+async def test_a_call_without_a_tool_call_event_is_told_all_the_same():
+    """A harness that has no such event costs a short wait."""
+    bridge = FunctionBridge(profile=EXACT)
+
+    async def play() -> Any:
+        yield [START]
+        result = await bridge.call("c1", "f")
+        yield [ToolResult("c1", result.parts), END]
+
+    with anyio.fail_after(5):
+        async with Stream.from_batches(play) | confirm(bridge) as stream:
+            async for event in stream:
+                if type(event) is Notice and event.kind == "function_call":
+                    assert "main" == event.run
+                    bridge.submit("c1", RESULT)
+    assert {Verdict.EXACT: 1} == bridge.verdicts()
 
 
 async def test_leaving_early_lets_everyone_go():

@@ -69,8 +69,8 @@ def result_of(message: dict[str, Any]) -> tuple[str, tuple[Block, ...], bool]:
     return str(holder.get("toolCallId")), blocks_of(holder.get("content")), bool(holder.get("isError"))
 
 
-def usage_of(usage: dict[str, Any] | None) -> Usage | None:
+def usage_of(usage: Any) -> Usage | None:
     """The token counts, or None where the harness gave none (interrupted messages)."""
-    if not usage:
+    if not isinstance(usage, dict) or not usage:
         return None
     return Usage(**{ours: value for ours, theirs in _COUNTS if isinstance(value := usage.get(theirs), int)})

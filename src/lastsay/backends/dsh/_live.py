@@ -77,7 +77,7 @@ def stream(
     resume: bool = False,
     cancel: anyio.Event | None = None,
 ) -> Stream:
-    """The events of a run of DeepSeek Harness, its children's among them, each under the id of its session.
+    """The events of a run of DeepSeek Harness, ``main``, and of its children, each under the id of its session.
 
     Args:
         prompt: a text, or content blocks in the harness's own form.

@@ -1,6 +1,6 @@
 """One session of DeepSeek Harness: from its events to events of one run. The wire and the log share this.
 
-The rule, in prose. A session is a run, and its id is the run's id. What the session does between two ends is an epoch;
+The rule, in prose. A session is a run. What the session does between two ends is an epoch;
 a session that goes on after an end says so with `EpochStarted`, and the new epoch is judged by its own turns alone.
 
 Text reaches us in one of two ways. In generation A each piece is an event while it happens; the pieces carry no message
@@ -91,7 +91,7 @@ class Session:
     """One session's state.
 
     Args:
-        run: the session's id.
+        run: the run's id.
         seeded: whether it begins with the copied history of a fork, up to a `session/end-seed`.
         seed_length: how many of its first records are copied history, where the header counts them (generation A).
         marks_epochs: whether a message from outside that finds the session idle starts an epoch (logs, and sessions
@@ -165,7 +165,7 @@ class Session:
         out: list[Event] = []
         try:
             self._HANDLERS.get(kind, Session._other)(self, _Record(kind, raw, seq), out)
-        except (ValueError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        except (ValueError, TypeError, msgspec.MsgspecError, RecursionError) as error:
             where = f" {seq}" if seq is not None else ""
             out.append(Fault("invalid_event", f"{kind}{where}: {error}"[:400], run=self.run, seq=seq))
         if self.ended and out:

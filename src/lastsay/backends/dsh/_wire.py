@@ -1,6 +1,7 @@
 """The SDK protocol of DeepSeek Harness (JSON-RPC 2.0, one object per line), as events. Without I/O.
 
-Frames of both directions are pushed: a prompt starts an epoch of its session, and an answered `session/wait` ends it.
+The first session is the root, its run is called ``main``; every other session's run has the session's id. Frames of
+both directions are pushed: a prompt starts an epoch of its session, and an answered `session/wait` ends it.
 
 | frame | becomes |
 |---|---|
@@ -26,7 +27,7 @@ from typing import Any, Final
 
 from lastsay.backends.dsh._session import Session
 from lastsay.backends.dsh._shapes import decoded
-from lastsay.events import ERROR, Event, Fault, Notice, RunEnded, RunStarted, ToolCall, ToolResult
+from lastsay.events import ERROR, MAIN, Event, Fault, Notice, RunEnded, RunStarted, ToolCall, ToolResult
 
 __all__ = ("BACKEND", "WireNormaliser")
 
@@ -50,6 +51,7 @@ class WireNormaliser:
         """By id, in the order of their first mention."""
         self.parents: dict[str, str] = {}
         """The parent of each child session."""
+        self._root: str | None = None
         self._model = model
         self._running: set[str] = set()
         self._asked: dict[str, tuple[str, str | None]] = {}
@@ -71,15 +73,15 @@ class WireNormaliser:
             kind = type(frame).__name__
             return [Fault("not_an_object", f"a JSON {kind} where an object was expected", raw=repr(frame)[:200])]
         method = frame.get("method")
-        if method is None:
-            return self._answered(frame)
+        if not isinstance(method, str):
+            return self._answered(frame) if method is None else [Notice("untyped", frame)]
         params = frame.get("params")
         params = params if isinstance(params, dict) else {}
         if "id" in frame:
             if method not in _REQUESTS:
                 return [Notice("request", frame)]
-            return self._asked_for(str(frame["id"]), str(method), params)
-        return self._notified(str(method), params, frame)
+            return self._asked_for(str(frame["id"]), method, params)
+        return self._notified(method, params, frame)
 
     def quiet(self, session: str) -> bool:
         """Whether a root has come to rest: idle after a turn, and every child of it finished.
@@ -179,7 +181,7 @@ class WireNormaliser:
 
     def _session_event(self, name: str, event: Any) -> list[Event]:
         if not isinstance(event, dict) or not isinstance(event.get("type"), str):
-            return [Fault("invalid_event", f"session {name}: no type", raw=repr(event)[:200], run=name)]
+            return [Fault("invalid_event", f"session {name}: no type", raw=repr(event)[:200])]
         session, out = self._session(name)
         kind, data = event["type"], event.get("data")
         if name in self._unannounced:
@@ -205,14 +207,13 @@ class WireNormaliser:
             self._running.add(name)
         else:
             self._running.discard(name)
-        return out if session.ended else [*out, Notice("session_status", params, run=name)]
+        return out if session.ended else [*out, Notice("session_status", params, run=session.run)]
 
     def _child_started(self, child: str, parent: Any) -> list[Event]:
         known = self.sessions.get(child)
         if known is not None:
             return [*known.end(), *known.begin_epoch()]
-        session = Session(child, marks_epochs=False)
-        self.sessions[child] = session
+        self.sessions[child] = Session(child, marks_epochs=False)
         if isinstance(parent, str):
             self.parents[child] = parent
         able = self._able(child)
@@ -223,7 +224,7 @@ class WireNormaliser:
 
     def _able(self, child: str) -> dict[str, ToolCall]:
         """The open calls of the parent that may have caused the child: those that carry a prompt."""
-        calls = self._calls.get(self.parents.get(child, ""), {})
+        calls = self._calls.get(self._run_of(self.parents.get(child, "")), {})
         return {name: call for name, call in calls.items() if isinstance(call.input, dict) and "prompt" in call.input}
 
     def _announce(self, child: str, prompt: str | None) -> list[Event]:
@@ -240,8 +241,8 @@ class WireNormaliser:
             out += self._announce(child, None)
         said = params.get("stopReason")
         if session.ended:
-            return [*out, Fault("unexpected_end", "a second end of the same epoch", run=child)]
-        notice = Notice("subagent_finished", params, run=child)
+            return [*out, Fault("unexpected_end", "a second end of the same epoch", run=session.run)]
+        notice = Notice("subagent_finished", params, run=session.run)
         return [*out, notice, *session.end(said if isinstance(said, str) else None)]
 
     # Sessions.
@@ -250,11 +251,18 @@ class WireNormaliser:
         found = self.sessions.get(name)
         if found is not None:
             return found, []
-        session = self.sessions[name] = Session(name)
+        if self._root is None:
+            self._root = name
+        session = self.sessions[name] = Session(self._run_of(name))
         return session, [self._started(name, None)]
 
+    def _run_of(self, session: str) -> str:
+        return MAIN if session == self._root else session
+
     def _started(self, name: str, call: str | None) -> RunStarted:
-        return RunStarted(parent=self.parents.get(name), backend=BACKEND, model=self._model, call=call, run=name)
+        parent = self.parents.get(name)
+        above = self._run_of(parent) if parent is not None else None
+        return RunStarted(parent=above, backend=BACKEND, model=self._model, call=call, run=self._run_of(name))
 
     def _below(self, session: str) -> list[str]:
         below: list[str] = []

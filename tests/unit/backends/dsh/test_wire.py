@@ -159,14 +159,14 @@ def test_embedded_streams_are_expanded_before_their_message(frames_of):
 
 def test_what_still_runs_at_a_shutdown_is_aborted(frames_of, fold_epochs):
     """A shutdown in mid-stream is this protocol's cancel: aborted, recovered."""
-    outcome = fold_epochs(normalised(frames_of("0.2.1rc2/cancelled.wire.jsonl")))["root", 0]
+    outcome = fold_epochs(normalised(frames_of("0.2.1rc2/cancelled.wire.jsonl")))["main", 0]
     assert ("aborted", "recovered") == (outcome.stop_reason, outcome.provenance)
 
 
 def test_a_killed_process_leaves_an_error_with_its_exit_status(frames_of, fold_epochs):
     """The wire ends inside a turn: error, unknown, with a diagnostic."""
     events = normalised(frames_of("0.2.1rc2/killed.wire.jsonl"), exit_status=-9)
-    outcome = fold_epochs(events)["root", 0]
+    outcome = fold_epochs(events)["main", 0]
     assert ("error", "unknown", -9) == (outcome.stop_reason, outcome.provenance, events[-1].exit_status)
     assert "inside a turn" in outcome.diagnostic
 
@@ -188,7 +188,7 @@ def test_status_ok_with_max_tokens_is_a_truncation(frames_of, fold_epochs):
 def test_an_empty_text_block_counts_as_content(fold_epochs):
     """The harness's rule tests the length of the list: a zero-length block hides earlier text."""
     message = {"turn": 1, "step": 1, "message": {"id": "m", "content": [{"type": "text", "text": ""}]}}
-    outcome = fold_epochs(normalised(prompted(*turn(event_frame("assistant/message", message)))))["s", 0]
+    outcome = fold_epochs(normalised(prompted(*turn(event_frame("assistant/message", message)))))["main", 0]
     assert ("", "message") == (outcome.text, outcome.source)
 
 
@@ -218,7 +218,7 @@ def test_usage_of_a_message_and_of_an_attempt_is_kept(fold_epochs):
         "stream": [{"type": "chunk", "time": 1, "chunk": {"type": "usage", "usage": usage}}],
     }
     frames = prompted(*turn(event_frame("assistant/attempt", attempt), event_frame("assistant/message", message)))
-    assert Usage(14, 6, 4) == fold_epochs(normalised(frames))["s", 0].usage
+    assert Usage(14, 6, 4) == fold_epochs(normalised(frames))["main", 0].usage
 
 
 def test_a_prompt_that_finds_the_session_idle_begins_an_epoch(fold_epochs):
@@ -233,13 +233,13 @@ def test_a_prompt_that_finds_the_session_idle_begins_an_epoch(fold_epochs):
         return turn(event_frame("assistant/message", message), number=number)
 
     outcomes = fold_epochs(normalised([*prompted(*said(1, "one")), *prompted(*said(2, "two"))]))
-    assert {("s", 0): "one", ("s", 1): "two"} == {key: outcome.text for key, outcome in outcomes.items()}
+    assert {("main", 0): "one", ("main", 1): "two"} == {key: outcome.text for key, outcome in outcomes.items()}
 
 
 def test_a_refused_prompt_ends_the_run_in_error(fold_epochs):
     """An error instead of a receipt: error, with what the harness said."""
     answer = {"jsonrpc": "2.0", "id": "r1", "error": {"code": -32603, "message": "no such session"}}
-    outcome = fold_epochs(normalised(prompted(answer)))["s", 0]
+    outcome = fold_epochs(normalised(prompted(answer)))["main", 0]
     assert ("error", "session/prompt: no such session") == (outcome.stop_reason, outcome.diagnostic)
 
 
@@ -268,7 +268,7 @@ def test_bookkeeping_after_an_end_waits_for_the_next_epoch():
         wire.push(frame)
     assert RunEnded is type(wire.settle("s")[-1])
     assert [] == wire.push(event_frame("session/title", {"title": "t"}))
-    assert [EpochStarted(1, run="s"), "session/title"] == [
+    assert [EpochStarted(1), "session/title"] == [
         event.kind if type(event) is Notice else event for event in wire.push(prompted()[0])
     ]
 

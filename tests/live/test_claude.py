@@ -13,7 +13,7 @@ import pytest
 
 import lastsay
 from lastsay.backends import claude
-from lastsay.errors import SourceError
+from lastsay.errors import SourceError, UsageError
 from lastsay.events import Event, Message, Notice, RunEnded, TextDelta, ToolResult
 from lastsay.fold import Outcome, RunFold
 from lastsay.testing import claude_offline_options
@@ -492,3 +492,13 @@ async def test_each_prompt_of_a_conversation_is_an_epoch(server: ModelServer, tm
     assert ["First.", "Second."] == texts
     assert [0, 1] == [activation.start.epoch for activation in run.activations]
     assert [] == processes(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"user": "nobody"}, {"session_store": object(), "resume": "x"}], ids=["user", "session-store"]
+)
+async def test_options_that_cannot_be_honoured(server: ModelServer, tmp_path: Path, fields: dict[str, Any]) -> None:
+    """An option that would be lost is refused, and the message names it."""
+    with pytest.raises(UsageError, match=f"options.{next(iter(fields))}"):
+        async with claude.stream("Hello.", claude_offline_options(server.url, tmp_path, **fields)):
+            pass

@@ -226,7 +226,7 @@ def telemetry(
     prompt: str | None = None,
     tolerated: Collection[str] = (MAX_TOKENS, REFUSAL),
     delegations: bool = True,
-    model_calls: bool | None = None,
+    model_calls: bool = True,
     metrics: bool = True,
     log: bool = False,
     counters: Counters | None = None,
@@ -252,8 +252,8 @@ def telemetry(
             gets for them is an error all the same.
         delegations: whether a parent's tool call that runs a child gets an ``execute_tool`` span around the child's.
         model_calls: whether each model call gets a ``chat`` span, made at the end of the run. Then those carry the
-            tokens, and the run's span has the totals under ``lastsay.usage`` only. None: with ``+openinference``,
-            because Phoenix counts tokens on no other kind of span.
+            tokens, and the run's span has the totals under ``lastsay.usage`` only. On runs' own spans the tokens of
+            nested runs go wrong: Phoenix counts none, MLflow only the outermost, and who adds up counts some twice.
         metrics: whether metrics are recorded.
         log: whether each end is a log record too; needs ``opentelemetry-api`` 1.38 or newer.
         counters: counters in the process to keep as well.
@@ -276,7 +276,7 @@ def telemetry(
         content_limit=content_limit,
         tolerated=frozenset(tolerated),
         delegations=delegations,
-        model_calls=names.openinference if model_calls is None else model_calls,
+        model_calls=model_calls,
         prompt=prompt,
         conversation_id=conversation_id,
         provider=provider,

@@ -21,7 +21,6 @@ from lastsay.operators import Stream
 from lastsay.run import Run, open_run
 from lastsay.testing._strategies import run_events
 
-
 FAMILY = (("root", None), ("kid", "root"), ("grandkid", "kid"), ("orphan", "nobody"))
 LANES = {run: run_events(run=run, max_size=8) for run, _ in FAMILY}
 

@@ -167,7 +167,8 @@ def events(messages: AsyncIterable[Any] | Callable[[], AsyncIterable[Any]], *, r
             if batch := normaliser.close(detail=detail):
                 yield batch
         finally:
-            if hasattr(source, "aclose"):
-                await source.aclose()
+            close = getattr(source, "aclose", None)
+            if close is not None:
+                await close()
 
     return Stream.from_batches(batches)

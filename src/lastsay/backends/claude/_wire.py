@@ -11,13 +11,6 @@ from typing import Any, Final
 
 __all__ = ("is_launch_note", "moment_of", "native_of", "record_of", "record_of_line", "word_of")
 
-_FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
-    "ResultMessage": {"model_usage": "modelUsage"},
-    "UserMessage": {},
-    "RateLimitEvent": {},
-    "ConversationResetMessage": {},
-    "StreamEvent": {},
-}
 _TYPES: Final = {
     "ResultMessage": "result",
     "RateLimitEvent": "rate_limit_event",
@@ -46,8 +39,7 @@ def record_of(message: Any) -> dict[str, Any]:
     if name == "UserMessage":
         return _user(message)
     if name in _TYPES:
-        fields = {_FIELDS[name].get(key, key): value for key, value in vars(message).items()}
-        return {"type": _TYPES[name], **fields}
+        return {"type": _TYPES[name], **vars(message)}
     data = getattr(message, "data", None)
     if isinstance(data, dict) and hasattr(message, "subtype"):
         return {"type": "system", "subtype": message.subtype, **data}

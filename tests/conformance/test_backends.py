@@ -4,12 +4,14 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
-from lastsay.backends import acp, scripted
+from lastsay.backends import acp, claude, dsh, in_process, scripted
 from lastsay.events import Event, Message, Notice, RunEnded, RunStarted, Text, TextDelta
 from lastsay.operators import Stream
 from lastsay.testing import _backends
@@ -23,6 +25,7 @@ GOOD: list[list[Event]] = [
     [RunEnded("completed")],
 ]
 
+FIXTURES = Path(__file__).parent.parent / "fixtures"
 INITIALIZED = {"id": 1, "result": {"protocolVersion": 1, "agentInfo": {"name": "claude", "version": "1"}}}
 OPENED = {"id": 2, "result": {"sessionId": "s", "models": {"currentModelId": "large"}}}
 ANSWER = {
@@ -83,13 +86,58 @@ async def test_acp_backend(mode: str) -> None:
     await check_backend(lambda: acp.stream(command(mode), "Hi.", linger=0.2))
 
 
+async def pulled() -> AsyncIterator[Any]:
+    """An agent loop of one's own."""
+    yield "Hello "
+    await anyio.lowlevel.checkpoint()
+    yield {"role": "assistant", "content": "Hello there."}
+
+
+async def pushing(handle: in_process.Handle) -> None:
+    """The same with callbacks."""
+    handle.push("Hello ")
+    await anyio.sleep(0.01)
+    handle.push({"role": "assistant", "content": "Hello there."})
+
+
 @pytest.mark.asyncio
-@pytest.mark.parametrize("frames", [FRAMES, LINES], ids=["objects", "lines"])
-async def test_acp_normaliser(frames: list[Any]) -> None:
-    """It is total: no frame, bent in any place, makes it raise, or end a run twice."""
+@pytest.mark.parametrize(
+    "make", [lambda: in_process.stream(pulled), lambda: in_process.pushed(pushing)], ids=["pulled", "pushed"]
+)
+async def test_in_process_backend(make: Callable[[], Stream]) -> None:
+    """One's own loop keeps the contract."""
+    await check_backend(make)
+
+
+def fixture(name: str, key: str | None = None) -> list[Any]:
+    """The first frames of a recording, as objects."""
+    lines = (FIXTURES / name).read_bytes().splitlines()
+    frames = [json.loads(line) for line in lines if len(line) < 3000]
+    return [frame[key] if key else frame for frame in frames][:14]
+
+
+PLAIN = ["Hello ", {"role": "assistant", "content": "x"}, {"role": "tool", "tool_call_id": "c", "content": [text("y")]}]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("normaliser", "frames"),
+    [
+        pytest.param(acp.Normaliser, FRAMES, id="acp"),
+        pytest.param(acp.Normaliser, LINES, id="acp_lines"),
+        pytest.param(claude.Normaliser, fixture("claude/child-refusal.jsonl"), id="claude"),
+        pytest.param(dsh.WireNormaliser, fixture("dsh/0.1.5rc1/cut-tool.wire.jsonl", "frame"), id="dsh_wire_b"),
+        pytest.param(dsh.WireNormaliser, fixture("dsh/0.2.1rc2/cut-tool.wire.jsonl", "frame"), id="dsh_wire_c"),
+        pytest.param(dsh.LogNormaliser, fixture("dsh/0.1.1rc1/cut-tool.0.session.jsonl"), id="dsh_log_a"),
+        pytest.param(dsh.LogNormaliser, fixture("dsh/0.2.1rc2/cut-tool.0.session.jsonl"), id="dsh_log_c"),
+        pytest.param(in_process.PlainNormaliser, PLAIN, id="in_process"),
+    ],
+)
+async def test_normalisers_are_total(normaliser: Any, frames: list[Any]) -> None:
+    """No frame, bent in any place, makes one raise, or end a run twice."""
     skip = ("complete", "speaks", "again", "kept", "unused", "left_early", "cancelled")
     assert ("total",) == await check_backend(
-        lambda: scripted.stream(GOOD), normaliser=acp.Normaliser, frames=frames, skip=skip
+        lambda: scripted.stream(GOOD), normaliser=normaliser, frames=frames, skip=skip
     )
 
 

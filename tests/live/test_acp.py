@@ -21,6 +21,7 @@ from lastsay.events import Message, RunEnded, RunStarted, Text, TextDelta, ToolC
 from lastsay.fold import Outcome
 from lastsay.operators import Stream
 from lastsay.run import collect, open_run
+from lastsay.testing._backends import check_backend
 from lastsay.testing.model_server import ModelServer, Request, marker, model_server
 
 pytestmark = [pytest.mark.live, pytest.mark.asyncio, pytest.mark.timeout(300)]
@@ -253,3 +254,8 @@ async def test_leaving_ends_the_agent(agent: Agent) -> None:
             if isinstance(event, RunStarted):
                 break
     assert children() == others
+
+
+async def test_the_contract(agent: Agent) -> None:
+    """The backend keeps its contract with this agent."""
+    await check_backend(lambda: agent.stream("text"), limit=120, skip=("speaks", "kept"))

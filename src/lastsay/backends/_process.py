@@ -196,25 +196,38 @@ class ChildProcess(asyncio.SubprocessProtocol):
         Args:
             grace: seconds that the child gets to leave by itself after its standard input was closed, before SIGTERM.
 
-        Cancellation: shielded, and bounded by `grace` plus about ten seconds in the worst case.
+        Cancellation: held off until that is done, also one by ``Task.cancel``, which anyio's shields do not stop. It is
+        bounded by `grace` plus about ten seconds in the worst case.
         """
+        closing = asyncio.get_running_loop().create_task(self._close(grace))
+        cancelled: asyncio.CancelledError | None = None
         with anyio.CancelScope(shield=True):
-            self._drop_output()
-            self.close_stdin()
-            family = await self._family()
-            if not await self.exited(grace):
-                family |= await self._family()
-                self.signal(signal.SIGTERM)
-                await self.exited(_TERM_BOUND)
-            self.signal(signal.SIGKILL)
-            await anyio.to_thread.run_sync(_kill_leftovers, family)
-            await self.exited(_KILL_BOUND)
-            self._group = None
-            if self._transport is not None:
-                self._transport.close()
-            with anyio.move_on_after(1.0):
-                while self._transport is not None:
-                    await self._changed()
+            while not closing.done():
+                try:
+                    await asyncio.shield(closing)
+                except asyncio.CancelledError as error:
+                    cancelled = error
+        closing.result()
+        if cancelled is not None:
+            raise cancelled
+
+    async def _close(self, grace: float) -> None:
+        self._drop_output()
+        self.close_stdin()
+        family = await self._family()
+        if not await self.exited(grace):
+            family |= await self._family()
+            self.signal(signal.SIGTERM)
+            await self.exited(_TERM_BOUND)
+        self.signal(signal.SIGKILL)
+        await anyio.to_thread.run_sync(_kill_leftovers, family)
+        await self.exited(_KILL_BOUND)
+        self._group = None
+        if self._transport is not None:
+            self._transport.close()
+        with anyio.move_on_after(1.0):
+            while self._transport is not None:
+                await self._changed()
 
     # Inside.
 

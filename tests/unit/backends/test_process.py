@@ -201,6 +201,31 @@ async def test_cancellation_ends_the_child_and_loses_no_line() -> None:
 
 
 @pytest.mark.asyncio
+async def test_a_second_cancellation_does_not_interrupt_the_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cancelled by asyncio's own means, again and again while it closes, the child is gone all the same."""
+    monkeypatch.setattr(_process, "_TERM_BOUND", 0.2)
+    pids: list[int] = []
+    code = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('up', flush=True)\ntime.sleep(60)"
+
+    async def reader() -> None:
+        async with open_child(python(code)) as child:
+            assert child.pid is not None
+            pids.append(child.pid)
+            await child.lines()
+            up.set()
+            await child.lines()
+
+    up = asyncio.Event()
+    task = asyncio.create_task(reader())
+    await up.wait()
+    while not task.done():
+        task.cancel()
+        await asyncio.sleep(0.02)
+    assert task.cancelled()
+    assert not alive(pids[0])
+
+
+@pytest.mark.asyncio
 async def test_closing_twice_is_once() -> None:
     """The second close finds nothing to do, and a closed child answers its questions."""
     async with open_child(python("print('a')")) as child:

@@ -1,5 +1,6 @@
 """What the checks against real back ends share: a nested run to send, a server to wait for, a picture to take."""
 
+import base64
 import json
 import os
 import shutil
@@ -11,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 import venv
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -127,19 +128,77 @@ def post(url: str, body: Any, headers: Mapping[str, str] | None = None) -> Any:
         return json.load(answer)
 
 
-def screenshot(url: str, path: Path, *, wait_seconds: int = 20) -> bool:
-    """A picture of the page, taken with Chromium; False where there is none."""
-    browser = shutil.which("chromium") or shutil.which("google-chrome")
-    if browser is None:
+class _Browser:
+    """A headless Chromium, spoken to over two pipes: no port, and no library."""
+
+    def __init__(self, binary: str, profile: str) -> None:
+        (theirs_in, self._out), (self._in, theirs_out) = os.pipe(), os.pipe()
+        options = f"--headless --no-sandbox --disable-gpu --hide-scrollbars --user-data-dir={profile}"
+        command = (
+            f"exec {binary} {options} --window-size=1500,900 --remote-debugging-pipe 3<&{theirs_in} 4>&{theirs_out}"
+        )
+        self._process = subprocess.Popen(
+            ["bash", "-c", command], pass_fds=(theirs_in, theirs_out), stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, env={**os.environ, "HOME": profile}, start_new_session=True,
+        )  # fmt: skip
+        os.close(theirs_in)
+        os.close(theirs_out)
+        self._rest = b""
+        self._number = 0
+        self._session: str | None = None
+
+    def call(self, method: str, **params: Any) -> Any:
+        """What the browser answers."""
+        self._number += 1
+        message: dict[str, Any] = {"id": self._number, "method": method, "params": params}
+        if self._session is not None:
+            message["sessionId"] = self._session
+        os.write(self._out, json.dumps(message).encode() + b"\0")
+        while True:
+            head, found, tail = self._rest.partition(b"\0")
+            if not found:
+                chunk = os.read(self._in, 65536)
+                if not chunk:
+                    raise SystemExit("the browser is gone")
+                self._rest += chunk
+                continue
+            self._rest = tail
+            answer = json.loads(head)
+            if answer.get("id") == self._number:
+                if "error" in answer:
+                    raise SystemExit(f"{method}: {answer['error']}")
+                return answer["result"]
+
+    def open(self, url: str) -> None:
+        """Go to the page."""
+        target = self.call("Target.createTarget", url=url)["targetId"]
+        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+
+    def close(self) -> None:
+        """End the browser."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        os.close(self._in)
+        os.close(self._out)
+
+
+def screenshot(url: str, path: Path, *, wait_seconds: int = 15, scripts: Sequence[str] = ()) -> bool:
+    """A picture of the page, taken with Chromium after each script ran and had its time; False where there is none."""
+    binary = shutil.which("chromium") or shutil.which("google-chrome")
+    if binary is None:
         print("no Chromium: no picture")
         return False
-    with tempfile.TemporaryDirectory() as profile:
-        subprocess.run(
-            [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={profile}",
-             "--window-size=1500,900", f"--virtual-time-budget={wait_seconds * 1000}", f"--screenshot={path}", url],
-            check=True, timeout=180, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            env={**os.environ, "HOME": profile},
-        )  # fmt: skip
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        browser = _Browser(binary, profile)
+        try:
+            browser.open(url)
+            time.sleep(wait_seconds)
+            for script in scripts:
+                browser.call("Runtime.evaluate", expression=script)
+                time.sleep(3)
+            path.write_bytes(base64.b64decode(browser.call("Page.captureScreenshot", format="png")["data"]))
+        finally:
+            browser.close()
     return True
 
 

@@ -52,6 +52,13 @@ for trace in traces:
 print(json.dumps(out, default=str))
 """
 
+# Away with what a first visitor is shown, then open the trace.
+CLICKS = (
+    "[...document.querySelectorAll('button')].find(b => b.innerText == 'Got it')?.click()",
+    "document.querySelector('[aria-label*=lose]')?.click()",
+    f"[...document.querySelectorAll('a,span')].find(e => e.innerText?.includes({PROMPT[:8]!r}))?.click()",
+    "",
+)
 VARIABLES = {"DO_NOT_TRACK": "true", "MLFLOW_DISABLE_TELEMETRY": "true"}
 
 
@@ -113,7 +120,7 @@ def main() -> None:
                 print(f"-- {profile}")
                 if number == 1 and options.picture is not None:
                     page = f"{URL}/#/experiments/0/traces?selectedEvaluationId={newest['id']}"
-                    screenshot(page, options.picture, wait_seconds=40)
+                    screenshot(page, options.picture, wait_seconds=25, scripts=CLICKS)
                 verify(newest)
 
 

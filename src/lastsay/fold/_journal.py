@@ -14,7 +14,7 @@ Nothing is decided here, only left out when it cannot matter any more:
 - streamed pieces are joined every 1,024, which holds the cost of a million small deltas near their text.
 
 Because leaving out commutes with appending, two journals join by replaying the later one's items onto the earlier one:
-`merge` is associative, and equal to having pushed the whole.
+`append` is associative, and equal to having pushed the whole.
 """
 
 from collections.abc import Callable, Sequence
@@ -178,7 +178,7 @@ class Journal:
         if text:
             self.push(TextDelta(text))
 
-    def merge(self, later: "Journal") -> None:
+    def append(self, later: "Journal") -> None:
         """Append what a journal of the events that follow has kept; `later` is not changed."""
         for item in later.items:
             if type(item) is Draft:
@@ -233,12 +233,15 @@ class Journal:
 
     def _place(self, message_id: str) -> int:
         """Where the message of that id stands; it no longer counts as live."""
-        for at in range(len(self.items) - 1, -1, -1):
-            item = self.items[at]
-            if type(item) is Message and item.message == message_id and item.content and item.origin == "model":
-                self._live -= 1
-                return at
-        raise AssertionError(message_id)
+        at = len(self.items) - 1
+        while not self._is_live(self.items[at], message_id):  # it does stand somewhere: `_ids` has it
+            at -= 1
+        self._live -= 1
+        return at
+
+    @staticmethod
+    def _is_live(item: Item, message_id: str) -> bool:
+        return type(item) is Message and item.message == message_id and item.content != () and item.origin == "model"
 
     def _retract(self, mark: Mark) -> None:
         message_id = cast("str", mark.message)
@@ -265,10 +268,10 @@ class Journal:
         self._pending = pending
 
     def _drop(self, draft: Draft) -> None:
-        for at in range(len(self.items) - 1, -1, -1):
-            if self.items[at] is draft:
-                del self.items[at]
-                return
+        at = len(self.items) - 1
+        while self.items[at] is not draft:
+            at -= 1
+        del self.items[at]
 
     def _take_started(self, event: MessageStarted) -> None:
         self._streaming = _NOTHING

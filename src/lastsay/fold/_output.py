@@ -63,17 +63,16 @@ class OutputFold(Journal):
         """The output so far, with its source and the candidates it was chosen from."""
         return select(self.items, self.policy, self._ended)
 
-    def merge(self, later: Journal) -> None:
+    def merge(self, later: "OutputFold") -> None:
         """Append a fold of the events that follow this one's; `later` is not changed.
 
         Raises:
             UsageError: the two folds follow different policies.
         """
-        if isinstance(later, OutputFold):
-            if later.policy != self.policy:
-                raise UsageError(f"cannot merge a fold of {later.policy.name!r} into one of {self.policy.name!r}")
-            self._ended = later._ended or self._ended
-        super().merge(later)
+        if later.policy != self.policy:
+            raise UsageError(f"cannot merge a fold of {later.policy.name!r} into one of {self.policy.name!r}")
+        self._ended = later._ended or self._ended
+        self.append(later)
 
     @classmethod
     def restore(cls, state: list[Any], policy: Policy = CANONICAL) -> "OutputFold":

@@ -18,7 +18,7 @@ from lastsay.events import (
     known_stop_reason,
 )
 from lastsay.fold._evidence import INCOMPLETE, effective_stop
-from lastsay.fold._journal import readable
+from lastsay.fold._journal import Mark, readable
 from lastsay.fold._outcome import NoneReason, Outcome, Unselected, digest_of, limited_diagnostic
 from lastsay.fold._output import OutputFold
 from lastsay.fold._policy import CANONICAL, Policy
@@ -165,8 +165,10 @@ class RunFold:
         return self._late_events
 
     def _join_late(self) -> None:
+        """The end record was none: what came after it belongs to the run."""
         late, self._late = self._late, None
         if late is not None:
+            self.reopen()
             self.merge(late)
 
     def _settled(self) -> "RunFold":
@@ -204,15 +206,15 @@ class RunFold:
     def merge(self, later: "RunFold") -> None:
         """Append the fold of the events that follow, of the same epoch; `later` is not changed.
 
-        What follows an end record without a start or an end of its own is late, whatever it holds.
+        What follows an end record without a start or an end of its own is late. The rest of a message that was being
+        streamed at the end is taken from it only where the part holds nothing else.
         """
+        later._count_text()
         if self.ended is not None and later.started is None and later.ended is None:
-            self._late = self._late or RunFold(self.policy, everything=self._everything)
-            self._late.merge(later)
+            self._merge_late(later)
             return
         self._join_late()
         self._count_text()
-        later._count_text()
         self.output.merge(later.output)
         self.tally.merge(later.tally)
         self.started = self.started or later.started
@@ -220,6 +222,31 @@ class RunFold:
         self.closed = later.closed if later.ended is not None else ()
         self.output.end(self.ended)
         self._streaming = later._streaming or self._streaming
+        if later._late is not None:
+            self._late = RunFold.restore(later._late.state(), everything=self._everything)
+        self._late_events += later._late_events
+
+    def _merge_late(self, later: "RunFold") -> None:
+        if self._late is None and self._is_rest(later):
+            self.output.merge(later.output)
+            self.tally.merge(later.tally)
+            return
+        self._late = self._late or RunFold(self.policy, everything=self._everything)
+        self._late.merge(later)
+        self._late_events += later._events()
+
+    def _is_rest(self, later: "RunFold") -> bool:
+        """Whether a part that came late holds nothing but messages that were being streamed, or known, at the end."""
+        known = {*self.tally.ids, self._streaming} - {None}
+        told = [item.message in known for item in later.output.items if type(item) is not Mark]
+        counts = later.tally.counts
+        return bool(told) and all(told) and counts.messages + counts.deltas == later._events()
+
+    def _events(self) -> int:
+        """How many events that matter are in this part, as far as it has counted them."""
+        counts = self.tally.counts
+        said = counts.messages + counts.deltas + counts.synthetic
+        return said + counts.tool_calls + counts.tool_results + counts.aborted_attempts
 
     def state(self) -> dict[str, Any]:
         """All of the fold as plain data, fit for JSON."""

@@ -101,6 +101,12 @@ def test_a_tail_after_a_finished_answer_stands_beside_it() -> None:
     assert ("By the w", "streamed after a finished answer (tail); kept beside") == why(events)[-1]
 
 
+def test_a_tail_after_a_declared_final_answer_stands_beside_it() -> None:
+    """What was declared final is whole, with or without a stop reason of its own."""
+    found = outcome([said("The report.", "m1", phase="final_answer"), TextDelta("By the w", "m2")])
+    assert ("The report.", (Text("By the w"),)) == (found.text, found.beside)
+
+
 def test_a_tail_that_answers_a_new_question_is_the_newest_answer() -> None:
     """With a turn of the user between, the finished answer was to another question."""
     found = outcome([said("Four.", "m1", stop_reason="end_turn"), USER, TextDelta("Fi", "m2")])

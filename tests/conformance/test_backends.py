@@ -62,8 +62,8 @@ FRAMES = [
     update(
         "tool_call_update", toolCallId="c1", status="completed", content=[{"type": "content", "content": text("a.txt")}]
     ),
-    update("subagent_update", subagentSessionId="child", title="helper", state="running"),
-    update("subagent_update", subagentSessionId="child", state="idle", stopReason="end_turn"),
+    update("subagent_update", sessionId="child", title="helper", state={"state": "running"}),
+    update("subagent_update", sessionId="child", state={"state": "idle", "stopReason": "end_turn"}),
     update("agent_message", messageId="m1", content=[text("Hello there.")]),
     update("agent_message_chunk", content=text("!"), messageId="m1"),
     {"method": "_session/retrying", "params": {"sessionId": "s"}},

@@ -11,7 +11,8 @@ after it (agentclientprotocol/claude-agent-acp#824, anomalyco/opencode#17505), a
 | answered   | `close`; protocol 2: back to running by ``state_update`` running | told, and counted as late      |
 | closed     |                                                                  | dropped                        |
 
-Child sessions (draft, agent-client-protocol#1992) are runs of their own: ``subagent_update`` starts and ends them. A
+Child sessions (draft, agent-client-protocol#1992) are runs of their own; ``subagent_update`` on the parent's session
+starts and ends them. A
 child that is running when the parent ends is ended as aborted.
 """
 
@@ -42,6 +43,10 @@ __all__ = ("Normaliser",)
 
 _HELD_LIMIT: Final = 10_000
 """Events held back before the session is known; with more than these, the run is begun without waiting."""
+_CHILD_UPDATES: Final = ("subagent_update", "subagent_spawned", "subagent_state_update")
+"""The current draft's update, and the two of an older one that some agents still send."""
+_WORKING: Final = ("running", "requires_action", "pending", "in_progress")
+"""States of a child that has not ended."""
 
 
 class _Child:
@@ -208,7 +213,7 @@ class Normaliser:
         end = self.answered or End(
             ABORTED if self._cancelling else ERROR, None, "unknown", "the turn has no end record"
         )
-        for child in self._children.values():
+        for child in reversed(self._children.values()):  # children before their parents
             if not child.ended:
                 self._end_child(child, End(ABORTED, None, "recovered", "the parent ended first"), out)
         self._main.close(out, interrupted=end.stop_reason == ABORTED)
@@ -348,7 +353,7 @@ class Normaliser:
 
     def _update(self, session_id: Any, update: Any, out: list[Event]) -> None:
         kind = update.get("sessionUpdate") if isinstance(update, dict) else None
-        if kind == "subagent_update":
+        if kind in _CHILD_UPDATES:
             self._subagent(session_id, update, out)
             return
         session = self._session(session_id, out)
@@ -377,31 +382,30 @@ class Normaliser:
 
     def _start_child(self, run: str, parent: str, update: Mapping[str, Any], out: list[Event]) -> _Child:
         child = self._children[run] = _Child(Session(run, self._agent))
-        title = update.get("title")
-        call = update.get("toolCallId")
+        title = update.get("title") or update.get("name")
         out.append(
             RunStarted(
                 run=run,
                 parent=parent,
                 agent=title if isinstance(title, str) else None,
                 backend="acp",
-                call=call if isinstance(call, str) else None,
+                call=_call_of(update),
             )
         )
         return child
 
     def _subagent(self, parent_id: Any, update: Mapping[str, Any], out: list[Event]) -> None:
-        nested = update.get("subagent")
-        fields = {**_mapping(nested), **update}
-        child_id = fields.get("sessionId") or fields.get("subagentSessionId")
+        """A patch to a child session, sent on its parent's; without a state it only names the child."""
         self._nested = True
+        child_id = update.get("sessionId") or update.get("subagentSessionId")
         if not isinstance(child_id, str) or child_id == self.session:
             out.append(Notice("subagent_update", dict(update)))
             return
         parent = self._session(parent_id, out).run
-        child = self._children.get(child_id) or self._start_child(child_id, parent, fields, out)
+        child = self._children.get(child_id) or self._start_child(child_id, parent, update, out)
         out.append(Notice("subagent_update", dict(update), run=parent))
-        self._child_state(child.session.run, fields, out)
+        state = update.get("state")
+        self._child_state(child.session.run, state if isinstance(state, Mapping) else update, out)
 
     def _child_state(self, run: str, update: Mapping[str, Any], out: list[Event]) -> None:
         child = self._children[run]
@@ -410,7 +414,7 @@ class Normaliser:
             child.ended = False
             child.epoch += 1
             out.append(EpochStarted(child.epoch, run=run))
-        elif state not in (None, "running", "requires_action") and not child.ended:
+        elif isinstance(state, str) and state not in _WORKING and not child.ended:
             answer = _as_answer(update)
             if "stopReason" not in update and state != "idle":
                 answer = {"result": {"stopReason": state}}  # completed, failed, cancelled: the state is the word
@@ -455,6 +459,14 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def _inner(capabilities: Mapping[str, Any]) -> set[str]:
     return {key for value in capabilities.values() if isinstance(value, dict) for key in value}
+
+
+def _call_of(update: Mapping[str, Any]) -> str | None:
+    """The parent's tool call that started a child, which only vendors' own fields tell."""
+    vendors = [value for value in _mapping(update.get("_meta")).values() if isinstance(value, Mapping)]
+    keys = ("toolCallId", "parentToolCallId", "parentToolUseId")
+    found = [fields.get(key) for fields in (update, *vendors) for key in keys]
+    return next((call for call in found if isinstance(call, str)), None)
 
 
 def _as_answer(update: Mapping[str, Any]) -> dict[str, Any]:

@@ -148,23 +148,17 @@ def client_files(agent: Agent) -> str:
 
 def children(agent: Agent) -> str:
     """A child session (draft) that starts, speaks, and ends before the answer."""
-    agent.update("subagent_update", session=SESSION, state="running", title="helper", **_child())
-    params = {"sessionUpdate": "agent_message_chunk", "messageId": "c-1", "content": {"type": "text", "text": "Found."}}
-    agent.send({"method": "session/update", "params": {"sessionId": CHILD, "update": params}})
-    _subagent(agent, state="idle", stopReason="end_turn")
+    _child(agent, title="helper", state={"state": "running"}, capabilities={"cancel": {}})
+    update = {"sessionUpdate": "agent_message_chunk", "messageId": "c-1", "content": {"type": "text", "text": "Found."}}
+    agent.send({"method": "session/update", "params": {"sessionId": CHILD, "update": update}})
+    _child(agent, state={"state": "idle", "stopReason": "end_turn"})
     agent.hello()
     return "end_turn"
 
 
-def _child() -> dict[str, Any]:
-    return {"subagentSessionId": CHILD}
-
-
-def _subagent(agent: Agent, **fields: Any) -> None:
-    agent.update("subagent_update", session=SESSION, **_child(), **fields)
-
-
-# Modes of protocol 2.
+def _child(agent: Agent, **fields: Any) -> None:
+    update = {"sessionUpdate": "subagent_update", "sessionId": CHILD, **fields}
+    agent.send({"method": "session/update", "params": {"sessionId": SESSION, "update": update}})
 
 
 def second_messages(agent: Agent) -> str:

@@ -392,9 +392,10 @@ def test_usage_is_the_runs_or_the_last_calls() -> None:
     assert usage_of({"inputTokens": True}) is None
 
 
-def subagent(**fields: Any) -> dict[str, Any]:
-    """News of the child session."""
-    return update("subagent_update", subagentSessionId="child", **fields)
+def subagent(state: Any, **fields: Any) -> dict[str, Any]:
+    """News of the child session, on its parent's."""
+    news = {"sessionUpdate": "subagent_update", "sessionId": "child", "state": state, **fields}
+    return {"method": "session/update", "params": {"sessionId": "s", "update": news}}
 
 
 def test_child_sessions_are_runs() -> None:
@@ -404,11 +405,12 @@ def test_child_sessions_are_runs() -> None:
     seen = events_of(
         [
             *opening(),
-            subagent(state="running", title="helper", toolCallId="call"),
+            subagent(None, title="helper", _meta={"vendor": {"parentToolCallId": "call"}}),
+            subagent({"state": "running"}),
             words,
-            subagent(state="idle", stopReason="max_tokens"),
-            subagent(state="running"),
-            subagent(state="failed"),
+            subagent({"state": "idle", "stopReason": "max_tokens"}),
+            subagent({"state": "running"}),
+            subagent("failed"),
             END,
         ]
     )
@@ -424,9 +426,36 @@ def test_child_sessions_are_runs() -> None:
     ]
 
 
+def test_an_older_draft_of_child_sessions() -> None:
+    """Its words differ, and it has a name in place of the title."""
+    seen = events_of(
+        [
+            *opening(),
+            update("subagent_spawned", subagentSessionId="child", name="helper", task="Look."),
+            update("subagent_state_update", subagentSessionId="child", state="completed"),
+            END,
+        ]
+    )
+    child = [event for event in seen if event.run == "child"]
+    assert child == [
+        RunStarted(run="child", parent=MAIN, agent="helper", backend="acp"),
+        RunEnded("completed", raw="completed", run="child"),
+    ]
+
+
+def test_a_childs_child_has_the_child_as_parent() -> None:
+    """The parent is the session on which the news came."""
+    deeper = update("subagent_update", "child", state={"state": "running"})
+    deeper["params"]["update"]["sessionId"] = "deeper"
+    seen = events_of([*opening(), subagent({"state": "running"}), deeper, END])
+    parents = [(event.run, event.parent) for event in seen if isinstance(event, RunStarted)]
+    assert parents == [(MAIN, None), ("child", MAIN), ("deeper", "child")]
+    assert ["deeper", "child", MAIN] == [event.run for event in seen if isinstance(event, RunEnded)]
+
+
 def test_a_child_that_runs_when_its_parent_ends_is_aborted() -> None:
     """Its end comes first, and says why."""
-    seen = events_of([*opening(), subagent(state="running"), END])
+    seen = events_of([*opening(), subagent({"state": "running"}), END])
     child = RunEnded("aborted", provenance="recovered", diagnostic="the parent ended first", run="child")
     assert [child, RunEnded("completed", raw="end_turn")] == seen[-2:]
 
@@ -434,7 +463,7 @@ def test_a_child_that_runs_when_its_parent_ends_is_aborted() -> None:
 def test_text_of_a_child_may_come_before_its_announcement() -> None:
     """An agent that has child sessions is believed when it names one."""
     early = update("agent_message_chunk", "child", content={"type": "text", "text": "x"}, messageId="c")
-    seen = events_of([*opening(subagents={}), early, subagent(state="idle", stopReason="end_turn"), END])
+    seen = events_of([*opening(subagents={}), early, subagent({"state": "idle", "stopReason": "end_turn"}), END])
     assert [e.run for e in of_class(seen, RunStarted)] == [MAIN, "child"]
 
 

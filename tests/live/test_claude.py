@@ -16,7 +16,7 @@ from lastsay.backends import claude
 from lastsay.errors import SourceError, UsageError
 from lastsay.events import Event, Message, Notice, RunEnded, TextDelta, ToolResult
 from lastsay.fold import Outcome, RunFold
-from lastsay.testing import claude_offline_options
+from lastsay.testing import claude_offline_options as offline_options
 from lastsay.testing.model_server import CallTool, EndBlock, Hang, ModelServer, Say, Scenario, marker, model_server
 
 sdk = pytest.importorskip("claude_agent_sdk", reason="the claude extra is not installed")
@@ -59,6 +59,15 @@ def server() -> Iterator[ModelServer]:
     """A model server for all tests: it keeps no state that a conversation could see of another."""
     with model_server(scenarios=(PARALLEL, BACKGROUND, CUT_IN_TOOL)) as running:
         yield running
+
+
+OTHER_CLI = os.environ.get("LASTSAY_CLAUDE_CLI")
+"""Path of another version of the CLI to run all of this on, to see drift."""
+
+
+def claude_offline_options(url: str, home: Path, **fields: Any) -> Any:
+    """Offline options, for the CLI under test."""
+    return offline_options(url, home, **{**({"cli_path": OTHER_CLI} if OTHER_CLI else {}), **fields})
 
 
 def processes(home: Path) -> list[int]:

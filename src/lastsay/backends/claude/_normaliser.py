@@ -89,6 +89,7 @@ class Normaliser:
         self._children: dict[str, Run] = {}  # by the call that started them
         self._callers: dict[str, Run] = {}  # which run made a call
         self._delegations: dict[str, str | None] = {}  # calls of a delegating tool and the agent they name
+        self._unclaimed: dict[str, tuple[str, str | None]] = {}  # task and agent of calls that nobody is known to make
         self._tasks: dict[str, str] = {}  # open tasks and their kind
         self._settled: set[str] = set()
         self._result: dict[str, Any] | None = None
@@ -137,7 +138,7 @@ class Normaliser:
                 run.stream_event(event, out)
         elif kind == "assistant":
             run.assistant(record, out)
-            self._note_calls(run, record)
+            self._note_calls(run, record, out)
         elif kind == "user":
             self._user(run, record, out)
         else:
@@ -272,6 +273,8 @@ class Normaliser:
 
     def _child(self, call: str, agent_id: str | None, agent: str | None, out: list[Event]) -> Run:
         child = self._children.get(call)
+        if call in self._unclaimed:
+            agent_id, agent = self._unclaimed.pop(call)
         if child is None:
             child = self._children[call] = self._runs[call] = Run(call)
             child.call = call
@@ -285,7 +288,7 @@ class Normaliser:
             self._agents[agent_id] = child
         return child
 
-    def _note_calls(self, run: Run, record: dict[str, Any]) -> None:
+    def _note_calls(self, run: Run, record: dict[str, Any], out: list[Event]) -> None:
         message = record.get("message")
         content = message.get("content") if isinstance(message, dict) else None
         for part in content if isinstance(content, list) else ():
@@ -295,6 +298,8 @@ class Normaliser:
                     given = part.get("input")
                     agent = given.get("subagent_type") if isinstance(given, dict) else None
                     self._delegations[part["id"]] = agent if isinstance(agent, str) else None
+                    if part["id"] in self._unclaimed:
+                        self._child(part["id"], None, None, out)
 
     # User records.
 
@@ -398,6 +403,8 @@ class Normaliser:
         task, call = record["task_id"], record.get("tool_use_id")
         known = self._agents.get(task)
         if record.get("subtype") != "task_started":
+            if isinstance(call, str) and call in self._unclaimed and word_of(record, "status") in _SETTLED:
+                return self._child(call, None, None, out)
             return known or (self._children.get(call) if isinstance(call, str) else None)
         if word_of(record, "task_type") not in _AGENT_TASKS:
             return None
@@ -408,9 +415,14 @@ class Normaliser:
             out.append(EpochStarted(known.epoch, run=known.id))
         if known is not None:
             return known
-        agent = record.get("subagent_type")
+        agent = word_of(record, "subagent_type") or None
         key = call if isinstance(call, str) else task
-        return self._child(key, task, agent if isinstance(agent, str) else None, out)
+        depth = record.get("spawn_depth")
+        if key not in self._callers and isinstance(depth, int) and depth > 1:
+            # A child's child: its task can come before the record of the call (2.1.269), which alone names the parent.
+            self._unclaimed[key] = (task, agent)
+            return None
+        return self._child(key, task, agent, out)
 
     def _settle_task(self, task: str, status: str, run: Run | None, out: list[Event]) -> None:
         if run is not None and run.status is None:

@@ -346,6 +346,17 @@ def test_children_by_parent_call() -> None:
     assert ["main", "t1", "main"] == [message.run for message in messages(events)]
 
 
+@pytest.mark.parametrize("call_comes_first", [True, False])
+def test_child_of_a_child(call_comes_first: bool) -> None:
+    """A child's child belongs to the child, also when its task is told before its call."""
+    task = {"task_id": "a2", "tool_use_id": "t2", "task_type": "local_agent", "spawn_depth": 2, "subagent_type": "deep"}
+    pair = [said(call("t2", "Agent"), message="m2", parent_tool_use_id="t1"), system("task_started", **task)]
+    inner = said("x", message="m3", parent_tool_use_id="t2")
+    events = events_of(INIT, said(call("t1", "Agent")), *(pair if call_comes_first else reversed(pair)), inner)
+    starts = [(event.run, event.parent, event.agent) for event in events if type(event) is RunStarted]
+    assert [("main", None, None), ("t1", "main", None), ("t2", "t1", "deep")] == starts
+
+
 def test_child_without_any_record() -> None:
     """A child of which only the result is seen is a run too, with the report as its terminal text."""
     told = {"status": "completed", "agentId": "a1", "content": [{"type": "text", "text": "report"}]}

@@ -46,7 +46,7 @@ lint: $(VENV)/dev
 
 types: $(VENV)/dev
 	$(BIN)/mypy
-	$(BIN)/pyright --verifytypes lastsay --ignoreexternal
+	PATH="$(CURDIR)/$(BIN):$$PATH" pyright --verifytypes lastsay --ignoreexternal
 
 live: $(VENV)/dev
 	$(BIN)/python scripts/install_harnesses.py

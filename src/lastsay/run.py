@@ -51,8 +51,8 @@ class Activation:
     __slots__ = ("fold", "outcome", "start")
 
     def __init__(self, start: RunStart, fold: RunFold) -> None:
-        self.start = start
-        self.fold = fold
+        self.start: RunStart = start
+        self.fold: RunFold = fold
         self.outcome: Outcome | None = None
 
     @property

@@ -28,10 +28,12 @@ class Panel:
         return bool(self._observers)
 
     def start(self, start: RunStart) -> None:
+        """Tell all of a start."""
         for consumer in tuple(self._consumers):
             self._tell(consumer, consumer.start, start)
 
     def observe(self, start: RunStart, events: Sequence[Event]) -> None:
+        """Tell those that look at events."""
         # Called for every event: the loop of `_tell`, without its calls.
         for consumer, observe in self._observers:
             try:
@@ -43,6 +45,7 @@ class Panel:
                     self.waiting.append((consumer, answer))
 
     def end(self, end: RunEnd) -> None:
+        """Tell all of an end, in the order of their ranks."""
         for consumer in tuple(self._consumers):
             self._tell(consumer, consumer.end, end)
 

@@ -5,7 +5,7 @@ headline for the stop reason, the diagnostic, the partial text. A token limit is
 the parent must not take the text for a whole answer; a stop reason that nobody knows is named, and is a failure.
 """
 
-from typing import Final
+from typing import ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict
 
@@ -25,7 +25,7 @@ _HEADLINES: Final = {
 class DelegationResult(BaseModel):
     """What the delegation tool returns to the parent model."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
     text: str
     """The tool result's text; empty if the child completed without any."""

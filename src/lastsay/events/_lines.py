@@ -33,8 +33,8 @@ class LineFramer:
     __slots__ = ("_held", "_pieces", "_skipping", "_start", "_utf16", "line", "max_line")
 
     def __init__(self, max_line: int = MAX_LINE) -> None:
-        self.max_line = max_line
-        self.line = 0
+        self.max_line: int = max_line
+        self.line: int = 0
         self._pieces: list[bytes] = []
         self._held = 0
         self._skipping = False

@@ -51,11 +51,13 @@ MarkKind = Literal["step", "user", "injected", "aborted", "retracted", "withdraw
 class Mark(msgspec.Struct, frozen=True, gc=False, tag="mark"):
     """A boundary. `message` names what was aborted or taken back, where the event did.
 
-    ``retracted`` stands where the retraction came, and ``withdrawn`` where the message stood that it took away.
+    ``retracted`` stands where the retraction came, and ``withdrawn`` where the message stood that it took away; `told`
+    says whether that one had something to read.
     """
 
     kind: MarkKind
     message: str | None = None
+    told: bool = False
 
 
 class Draft:
@@ -214,7 +216,7 @@ class Journal:
             self._retract(mark)
         elif mark.kind == "withdrawn":
             self.items.append(mark)
-            self._cover(mark.message, told=True)
+            self._cover(mark.message, told=mark.told)
         elif self._streams and not (mark.kind == "step" and self.items and self.items[-1] == mark):
             self.items.append(mark)
 
@@ -247,7 +249,9 @@ class Journal:
         message_id = cast("str", mark.message)
         if message_id in self._ids:
             self._ids.discard(message_id)
-            self.items[self._place(message_id)] = Mark("withdrawn", message_id)
+            at = self._place(message_id)
+            told = has_substance(cast("Message", self.items[at]))
+            self.items[at] = Mark("withdrawn", message_id, told)
         self.items.append(mark)  # an earlier part may hold the message
         self._deaf = self._live > 0 and not self._streams
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator, WithJsonSchema
@@ -54,7 +54,7 @@ _CountsField = Annotated[Counts, _as_struct(Counts), PlainSerializer(_plain), Wi
 class Unselected(BaseModel):
     """A text that was not selected: enough to see that it exists, and to ask for it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
     ordinal: int
     """Position among the candidates that the fold has kept, from 1. A fold that keeps everything, as the one that
@@ -68,7 +68,7 @@ class Unselected(BaseModel):
 class Outcome(BaseModel):
     """What a child finally said and why it stopped: decided once, frozen, and the same for every consumer."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
     output: Blocks | None
     """The selected content, or None where there is none; never an empty tuple."""

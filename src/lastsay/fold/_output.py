@@ -48,7 +48,7 @@ class OutputFold(Journal):
 
     def __init__(self, policy: Policy = CANONICAL, *, everything: bool = False) -> None:
         super().__init__(streams=policy.reads_streams, everything=everything)
-        self.policy = policy
+        self.policy: Policy = policy
         self._ended: RunEnded | None = None
 
     def end(self, ended: RunEnded | None) -> None:

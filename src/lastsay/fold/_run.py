@@ -64,15 +64,15 @@ class RunFold:
     )
 
     def __init__(self, policy: Policy = CANONICAL, *, everything: bool = False) -> None:
-        self.policy = policy
+        self.policy: Policy = policy
         self._everything = everything
         self.started: RunStarted | None = None
-        self.epoch = 0
+        self.epoch: int = 0
         self._renew()
 
     def _renew(self) -> None:
-        self.output = OutputFold(self.policy, everything=self._everything)
-        self.tally = Tally()
+        self.output: OutputFold = OutputFold(self.policy, everything=self._everything)
+        self.tally: Tally = Tally()
         self._push = self.output.push
         self._deltas = self._characters = 0  # not yet in the tally
         self.ended: RunEnded | None = None

@@ -142,7 +142,7 @@ class Tally(msgspec.Struct, kw_only=True):
         self.open_calls = [call for call in calls if call not in self.closed]
 
     def _called(self, calls: list[str]) -> None:
-        fresh = [call for call in calls if call not in self.called]
+        fresh = {call for call in calls if call not in self.called}
         self.called.update(fresh)
         self.counts.tool_calls += len(fresh)
 

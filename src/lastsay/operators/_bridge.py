@@ -55,7 +55,7 @@ class FunctionBridge:
         limits: Limits | None = None,
         results_root: Path | None = None,
     ) -> None:
-        self.ledger = Ledger(profile=profile, session=session, turn=turn, timeout=timeout, limits=limits)
+        self.ledger: Ledger = Ledger(profile=profile, session=session, turn=turn, timeout=timeout, limits=limits)
         self.results_root = results_root
         self._answers: dict[str, anyio.Event] = {}
         self._news = anyio.Event()

@@ -56,9 +56,9 @@ class Lane:
             raise UsageError(f"policy={policy!r}: one of {', '.join(_POLICIES)}")
         if room < 1:
             raise UsageError(f"room={room}: at least 1 event")
-        self.name = name
+        self.name: str = name
         self.policy = policy
-        self.mailbox = Mailbox(room)
+        self.mailbox: Mailbox = Mailbox(room)
         self._delivered = self._dropped = self._gap = 0
         self._cut = False
 

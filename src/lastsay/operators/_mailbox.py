@@ -63,8 +63,8 @@ class Mailbox:
     __slots__ = ("_batches", "_closed", "_error", "_filled", "_freed", "room", "waiting")
 
     def __init__(self, room: int = ROOM, filled: Signal | None = None) -> None:
-        self.room = room
-        self.waiting = 0
+        self.room: int = room
+        self.waiting: int = 0
         self._batches: deque[list[Event]] = deque()
         self._filled = filled or Signal()
         self._freed = Signal()

@@ -47,8 +47,8 @@ class RunStream(Stream):
     def __init__(self, lane: Lane, first: Event) -> None:
         super().__init__(lambda: LaneEntry(lane))
         self._lane = lane
-        self.run = first.run
-        self.parent = first.parent if type(first) is RunStarted else None
+        self.run: str = first.run
+        self.parent: str | None = first.parent if type(first) is RunStarted else None
 
     def skip(self) -> None:
         """Do without this run's events: it holds up nobody any more."""

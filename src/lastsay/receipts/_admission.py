@@ -15,7 +15,7 @@ without a word, and a remote address cannot be compared with what the harness fe
 import base64
 import binascii
 import hashlib
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 import msgspec
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -47,7 +47,7 @@ _Text = Annotated[str, AfterValidator(_encodable)]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
 
 
 class InputText(_Strict):

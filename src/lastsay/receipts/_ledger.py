@@ -102,12 +102,12 @@ class Ledger:
         timeout: float = RECEIPT_TIMEOUT,
         limits: Limits | None = None,
     ) -> None:
-        self.profile = profile if profile is not None else profile_for(None)
+        self.profile: NativeProfile = profile if profile is not None else profile_for(None)
         self.session = session
         self._learns = (profile is None, session is None)
         self.turn = turn
         self.timeout = timeout
-        self.limits = limits or Limits()
+        self.limits: Limits = limits or Limits()
         self._calls: dict[str, _Call] = {}
         self._unsettled: dict[str, _Call] = {}
         self._seen: dict[str, ToolCall] = {}

@@ -74,7 +74,7 @@ class Telemetry(Consumer):
         self, options: Options, tracer: Tracer, meter: Meter | None, log: EndLog | None, counters: Counters | None
     ) -> None:
         self.counters = counters
-        self.failures = 0
+        self.failures: int = 0
         """Errors of this consumer's own that were contained."""
         self._options = options
         self._tracer = tracer

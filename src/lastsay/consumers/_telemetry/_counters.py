@@ -38,11 +38,17 @@ class Counters:
     )
 
     def __init__(self) -> None:
-        self.started = self.ended = 0
-        self.attempts = self.tool_calls = self.deltas = self.characters = 0
-        self.input_tokens = self.output_tokens = 0
-        self.partial = self.no_output = 0
-        self.seconds = 0.0
+        self.started: int = 0
+        self.ended: int = 0
+        self.attempts: int = 0
+        self.tool_calls: int = 0
+        self.deltas: int = 0
+        self.characters: int = 0
+        self.input_tokens: int = 0
+        self.output_tokens: int = 0
+        self.partial: int = 0
+        self.no_output: int = 0
+        self.seconds: float = 0.0
         """Run time of the ended runs, added up."""
         self.stop_reasons: dict[str, int] = {}
         self.stream_ends: dict[str, int] = {}

@@ -11,9 +11,7 @@ after it (agentclientprotocol/claude-agent-acp#824, anomalyco/opencode#17505), a
 | answered   | `close`; protocol 2: back to running by ``state_update`` running | told, and counted as late      |
 | closed     |                                                                  | dropped                        |
 
-Child sessions (draft, agent-client-protocol#1992) are runs of their own; ``subagent_update`` on the parent's session
-starts and ends them. A
-child that is running when the parent ends is ended as aborted.
+Child sessions are runs of their own: see `_children`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,6 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
+from lastsay.backends.acp._children import CHILD_UPDATES, Children, answer_of, ended, mapping
 from lastsay.backends.acp._content import usage_of
 from lastsay.backends.acp._frames import TextChunk, ThoughtChunk, decode_chunk, decode_line, is_frame
 from lastsay.backends.acp._recovery import Agent, End, agent_named, end_of
@@ -29,11 +28,9 @@ from lastsay.events import (
     ABORTED,
     ERROR,
     MAIN,
-    EpochStarted,
     Event,
     Fault,
     Notice,
-    RunEnded,
     RunStarted,
     TextDelta,
     UsageReported,
@@ -43,19 +40,6 @@ __all__ = ("Normaliser",)
 
 _HELD_LIMIT: Final = 10_000
 """Events held back before the session is known; with more than these, the run is begun without waiting."""
-_CHILD_UPDATES: Final = ("subagent_update", "subagent_spawned", "subagent_state_update")
-"""The current draft's update, and the two of an older one that some agents still send."""
-_WORKING: Final = ("running", "requires_action", "pending", "in_progress")
-"""States of a child that has not ended."""
-
-
-class _Child:
-    __slots__ = ("ended", "epoch", "session")
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.epoch = 0
-        self.ended = False
 
 
 class Normaliser:
@@ -89,7 +73,7 @@ class Normaliser:
         self._asked = False
         self._cancelling = False
         self._main = Session(MAIN, self._agent)
-        self._children: dict[str, _Child] = {}
+        self._children = Children()
         self._nested = False  # the agent has child sessions
         self._held: list[Event] | None = []
         self._worked = False  # protocol 2: running was said
@@ -190,7 +174,7 @@ class Normaliser:
     def run_of(self, session: Any) -> str:
         """The run id of a session's events."""
         child = self._children.get(session) if isinstance(session, str) else None
-        return MAIN if child is None else child.session.run
+        return MAIN if child is None else child.run
 
     def lost(self, *, exit_status: int | None = None) -> None:
         """The agent's output ended; if the turn was not answered, this is its end."""
@@ -213,17 +197,11 @@ class Normaliser:
         end = self.answered or End(
             ABORTED if self._cancelling else ERROR, None, "unknown", "the turn has no end record"
         )
-        for child in reversed(self._children.values()):  # children before their parents
-            if not child.ended:
-                self._end_child(child, End(ABORTED, None, "recovered", "the parent ended first"), out)
+        self._children.close(out)
         self._main.close(out, interrupted=end.stop_reason == ABORTED)
         if self._late:
             out.append(Notice("late", {"updates": self._late, "characters": self._late_characters}))
-        status = self._exit_status
-        ended = RunEnded(
-            end.stop_reason, diagnostic=end.diagnostic, raw=end.raw, provenance=end.provenance, exit_status=status
-        )
-        out.append(ended)
+        out.append(ended(end, MAIN, self._exit_status))
         return out
 
     # Frames.
@@ -269,7 +247,7 @@ class Normaliser:
         call = subject.get("toolCall") if isinstance(subject, dict) else fields.get("toolCall")
         if isinstance(call, dict):
             session.tool(call, out)
-        out.append(Notice("permission_request", params, run=session.run))
+        out.append(Notice("permission_request", params, run=MAIN if session.ended else session.run))
 
     def _response(self, frame: dict[str, Any], out: list[Event]) -> None:
         method = self._pending.pop(str(frame["id"]), None) or self._method_by_shape(frame)
@@ -306,9 +284,8 @@ class Normaliser:
             self._agent = self._main.agent = agent_named(name)
             self._main.expect_ids(ids=self._agent.ids)
         capabilities = result.get("agentCapabilities") or result.get("capabilities")
-        self._nested = isinstance(capabilities, dict) and "subagents" in repr(
-            capabilities.keys() | _inner(capabilities)
-        )
+        known = mapping(capabilities)
+        self._nested = "subagents" in known or "subagents" in _inner(known)
 
     def _open_session(self, result: dict[str, Any], out: list[Event]) -> None:
         session = result.get("sessionId")
@@ -332,7 +309,7 @@ class Normaliser:
         if only_accepted:
             out.append(Notice("prompt_accepted", result))
             return
-        merged = {**self._main.meta, **_mapping(fields.get("_meta"))}
+        merged = {**self._main.meta, **mapping(fields.get("_meta"))}
         answer = {**frame, "result": {**fields, "_meta": merged}}
         self._answer(end_of(answer, self._agent, cancelling=self._cancelling))
 
@@ -347,14 +324,16 @@ class Normaliser:
             self._worked = True
             self.answered, self._late, self._late_characters = None, 0, 0
         elif state == "idle" and ("stopReason" in update or update.get("error") or self._worked):
-            self._answer(end_of(_as_answer(update), self._agent, cancelling=self._cancelling))
+            self._answer(end_of(answer_of(update), self._agent, cancelling=self._cancelling))
 
     # Sessions.
 
     def _update(self, session_id: Any, update: Any, out: list[Event]) -> None:
         kind = update.get("sessionUpdate") if isinstance(update, dict) else None
-        if kind in _CHILD_UPDATES:
-            self._subagent(session_id, update, out)
+        if kind in CHILD_UPDATES and update.get("sessionId") != self.session:
+            self._nested = True
+            parent = self._session(session_id, out).run
+            self._children.patch(update, parent, self._agent, out, cancelling=self._cancelling)
             return
         session = self._session(session_id, out)
         before = len(out)
@@ -362,7 +341,8 @@ class Normaliser:
             if session is self._main:
                 self._state(update, out)
             else:
-                self._child_state(str(session_id), update, out)
+                out.append(Notice("state_update", dict(update)))
+                self._children.state(session.run, update, out, cancelling=self._cancelling)
         else:
             session.push(update, out)
             if self.answered is not None:
@@ -373,60 +353,12 @@ class Normaliser:
         if session_id == self.session or not isinstance(session_id, str):
             return self._main
         child = self._children.get(session_id)
-        if child is None:
-            opening = "session/new" in self._pending.values() or self.session is None
-            if opening or not self._nested:
-                return self._main
-            child = self._start_child(session_id, MAIN, {}, out)
-        return child.session
-
-    def _start_child(self, run: str, parent: str, update: Mapping[str, Any], out: list[Event]) -> _Child:
-        child = self._children[run] = _Child(Session(run, self._agent))
-        title = update.get("title") or update.get("name")
-        out.append(
-            RunStarted(
-                run=run,
-                parent=parent,
-                agent=title if isinstance(title, str) else None,
-                backend="acp",
-                call=_call_of(update),
-            )
-        )
-        return child
-
-    def _subagent(self, parent_id: Any, update: Mapping[str, Any], out: list[Event]) -> None:
-        """A patch to a child session, sent on its parent's; without a state it only names the child."""
-        self._nested = True
-        child_id = update.get("sessionId") or update.get("subagentSessionId")
-        if not isinstance(child_id, str) or child_id == self.session:
-            out.append(Notice("subagent_update", dict(update)))
-            return
-        parent = self._session(parent_id, out).run
-        child = self._children.get(child_id) or self._start_child(child_id, parent, update, out)
-        out.append(Notice("subagent_update", dict(update), run=parent))
-        state = update.get("state")
-        self._child_state(child.session.run, state if isinstance(state, Mapping) else update, out)
-
-    def _child_state(self, run: str, update: Mapping[str, Any], out: list[Event]) -> None:
-        child = self._children[run]
-        state = update.get("state")
-        if state == "running" and child.ended:
-            child.ended = False
-            child.epoch += 1
-            out.append(EpochStarted(child.epoch, run=run))
-        elif isinstance(state, str) and state not in _WORKING and not child.ended:
-            answer = _as_answer(update)
-            if "stopReason" not in update and state != "idle":
-                answer = {"result": {"stopReason": state}}  # completed, failed, cancelled: the state is the word
-            self._end_child(child, end_of(answer, self._agent, cancelling=self._cancelling), out)
-
-    def _end_child(self, child: _Child, end: End, out: list[Event]) -> None:
-        child.ended = True
-        child.session.close(out, interrupted=end.stop_reason == ABORTED)
-        run = child.session.run
-        out.append(
-            RunEnded(end.stop_reason, diagnostic=end.diagnostic, raw=end.raw, provenance=end.provenance, run=run)
-        )
+        if child is not None:
+            return child
+        opening = "session/new" in self._pending.values() or self.session is None
+        if opening or not self._nested:
+            return self._main
+        return self._children.start(session_id, MAIN, self._agent, {}, out)
 
     # The beginning.
 
@@ -435,7 +367,7 @@ class Normaliser:
         if self._held is None:
             return
         version = self.initialized or {}
-        info = _mapping(version.get("agentInfo") or version.get("info"))
+        info = mapping(version.get("agentInfo") or version.get("info"))
         start = RunStarted(agent=self._agent_name, backend="acp", model=self._model)
         about: list[Event] = [Notice("agent_info", dict(info))] if info else []
         out[:0] = [start, *about, *self._held]
@@ -453,28 +385,5 @@ class Normaliser:
         return []
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
 def _inner(capabilities: Mapping[str, Any]) -> set[str]:
     return {key for value in capabilities.values() if isinstance(value, dict) for key in value}
-
-
-def _call_of(update: Mapping[str, Any]) -> str | None:
-    """The parent's tool call that started a child, which only vendors' own fields tell."""
-    vendors = [value for value in _mapping(update.get("_meta")).values() if isinstance(value, Mapping)]
-    keys = ("toolCallId", "parentToolCallId", "parentToolUseId")
-    found = [fields.get(key) for fields in (update, *vendors) for key in keys]
-    return next((call for call in found if isinstance(call, str)), None)
-
-
-def _as_answer(update: Mapping[str, Any]) -> dict[str, Any]:
-    """A state update of protocol 2 in the form of an answer to the prompt."""
-    error = update.get("error")
-    stop = update.get("stopReason")
-    if error is not None:
-        return {"error": error}
-    if stop == "error":
-        return {"error": {"message": "the agent ended the turn with an error"}}
-    return {"result": {"stopReason": stop, "_meta": update.get("_meta")}}

@@ -93,6 +93,7 @@ class Session:
 
     Attributes:
         message: the id of the message that was begun last, or None.
+        ended: the run has ended; updates that come for it all the same are kept as notices of the root.
         meta: the newest ``_meta`` of a session's own updates.
     """
 
@@ -100,6 +101,7 @@ class Session:
         self.run = run
         self.agent = agent
         self.message: str | None = None
+        self.ended = False
         self.meta: dict[str, Any] = {}
         self._drafts: dict[str, Draft] = {}
         self._open: Draft | None = None
@@ -117,6 +119,9 @@ class Session:
 
     def chunk(self, text: str, message: str | None, out: list[Event]) -> None:
         """Take a piece of assistant text."""
+        if self.ended:
+            self._late("agent_message_chunk", text, message, out)
+            return
         if self._half is not None:
             text = self._second_half(text, message, out)
         if not text:
@@ -130,6 +135,12 @@ class Session:
         draft.add(text)
         if draft.origin == "model":
             out.append(TextDelta(text, message, run=self.run))
+
+    def _late(self, kind: str, text: str, message: str | None, out: list[Event]) -> None:
+        update: dict[str, Any] = {"sessionUpdate": kind, "content": {"type": "text", "text": text}}
+        if message is not None:
+            update["messageId"] = message
+        out.append(Notice("late_update", {"run": self.run, "update": update}))
 
     def plain(self) -> Draft | None:
         """The open message, if pieces with its id can simply be added to it, each with a `TextDelta`."""
@@ -150,7 +161,9 @@ class Session:
 
     def thought(self, text: str, message: str | None, out: list[Event]) -> None:
         """Take a piece of reasoning."""
-        if text:
+        if self.ended:
+            self._late("agent_thought_chunk", text, message, out)
+        elif text:
             out.append(ReasoningDelta(text, message, run=self.run))
 
     def odd_chunk(self, text: str, message: str | None, out: list[Event]) -> None:
@@ -207,6 +220,8 @@ class Session:
 
         mistral-vibe 3.0.2 sends the text again under the same id, marked by ``_session/retrying`` alone.
         """
+        if self.ended:
+            return
         if self._open is not None:
             self._open.set([])
             self._open.new = False
@@ -217,6 +232,9 @@ class Session:
     def push(self, update: Any, out: list[Event]) -> None:
         """Take one update of any kind. Never raises; what is not known is kept as a `Notice`."""
         kind = update.get("sessionUpdate") if isinstance(update, Mapping) else None
+        if self.ended:
+            out.append(Notice("late_update", {"run": self.run, "update": update}))
+            return
         if not isinstance(kind, str):
             out.append(Fault("invalid_update", "an update without a kind", raw=repr(update)[:200], run=self.run))
             return
@@ -292,6 +310,8 @@ class Session:
 
     def tool(self, update: Mapping[str, Any], out: list[Event]) -> None:
         """Take a patch to a tool call."""
+        if self.ended:
+            return
         meta = update.get("_meta")
         vendor = meta.get("claudeCode") if isinstance(meta, Mapping) else None
         if isinstance(vendor, Mapping) and vendor.get("parentToolUseId"):
@@ -312,6 +332,7 @@ class Session:
             self.chunk(half, owner, out)
         self.tell(out, interrupted=interrupted)
         self._tools.close(out)
+        self.ended = True
 
     _TAKERS: ClassVar[Mapping[str, Callable[["Session", Mapping[str, Any], list[Event]], None]]] = {
         "agent_message_chunk": _agent_chunk,

@@ -426,6 +426,43 @@ def test_child_sessions_are_runs() -> None:
     ]
 
 
+def test_what_comes_for_a_child_after_its_end_is_kept_aside() -> None:
+    """Nothing of a run comes after its end; the root has a notice of it."""
+    text = {"type": "text", "text": "x"}
+    late = [
+        update("agent_message_chunk", "child", content=text, messageId="c"),
+        update("agent_thought_chunk", "child", content=text),
+        update("plan", "child"),
+        {"method": "_session/retrying", "params": {"sessionId": "child"}},
+        {
+            "id": "p",
+            "method": "session/request_permission",
+            "params": {"sessionId": "child", "toolCall": {"toolCallId": "t"}},
+        },
+    ]
+    done = subagent({"state": "idle", "stopReason": "end_turn"})
+    seen = events_of([*opening(), subagent({"state": "running"}), done, *late, END])
+    assert isinstance([event for event in seen if event.run == "child"][-1], RunEnded)
+    kinds = [event.kind for event in seen if isinstance(event, Notice) and event.run == MAIN]
+    assert kinds[-4:] == ["late_update", "late_update", "late_update", "permission_request"]
+    frames = [*opening(), subagent({"state": "running"}), done, *late, END]
+    assert seen == events_of([json.dumps(frame).encode() for frame in frames])
+
+
+def test_news_about_the_session_itself_starts_no_child() -> None:
+    """It is kept as it came."""
+    news = update("subagent_update", state={"state": "running"})
+    news["params"]["update"]["sessionId"] = "s"
+    assert len(of_class(events_of([*opening(), news, END]), RunStarted)) == 1
+
+
+def test_a_child_may_be_ended_by_its_own_state() -> None:
+    """Protocol 2 sends it on the child's session."""
+    idle = update("state_update", "child", state="idle", stopReason="refusal")
+    seen = events_of([*opening(), subagent({"state": "running"}), idle, END])
+    assert RunEnded("refusal", raw="refusal", run="child") in seen
+
+
 def test_an_older_draft_of_child_sessions() -> None:
     """Its words differ, and it has a name in place of the title."""
     seen = events_of(

@@ -106,10 +106,9 @@ async def _checked(name: str, running: Awaitable[None], limit: float) -> None:
             await running
     except TimeoutError:
         raise BackendCheckError(f"{name}: not done within {limit} seconds") from None
-    for _ in range(round(_SETTLE * 100)):
-        left = _tasks() - before[0], _children() - before[1]
-        if not any(left):
-            return
+    patience = round(_SETTLE * 100)
+    while any(left := (_tasks() - before[0], _children() - before[1])) and patience:
+        patience -= 1
         await asyncio.sleep(0.01)
     _require(name, not left[0], f"tasks are left behind: {left[0]}")
     _require(name, not left[1], f"child processes are left behind: {sorted(left[1])}")

@@ -18,7 +18,7 @@ from lastsay.logs._own import OnRead
 
 __all__ = ("Log", "detect", "find_logs")
 
-SUFFIXES: Final = (".jsonl", ".ndjson", ".jsonl.zst", ".ndjson.zst")
+SUFFIXES: Final = (".jsonl", ".ndjson", ".jsonl.zst", ".ndjson.zst", ".jsonl.zstd")
 
 _FIRST_BYTES: Final = 64 * 1024
 """Bytes that detection looks at."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from lastsay.backends.dsh import LogNormaliser, LogReader, WireNormaliser, events_of, looks_like, recognises, tail_of
 from lastsay.errors import MissingExtraError
 from lastsay.events import EpochStarted, Fault, Message, ReasoningDelta, RunEnded, RunStarted, TextDelta
+from lastsay.logs import find_logs, fold_log
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "dsh"
 LOGS = sorted(str(path.relative_to(FIXTURES)) for path in FIXTURES.glob("*/*.session.jsonl"))
@@ -342,6 +343,17 @@ def test_recorded_frames_are_read_as_a_log(fold_epochs, recorded):
     """A file of frames gives all runs of the process."""
     events = [e for batch in events_of(recorded / "0.2.1rc2" / "parallel.wire.jsonl") for e in batch]
     assert 5 == len(fold_epochs(events))
+
+
+def test_a_folder_of_logs_is_found_and_folded(tmp_path):
+    """Under the name that the harness gives them, through the table of log formats."""
+    for name, text in (("a", "one"), ("b", "two")):
+        folder = tmp_path / "--work--" / name
+        folder.mkdir(parents=True)
+        (folder / "session.v4.jsonl.zstd").write_bytes(in_frames(log_of(*a_turn(said(text)), header={"id": name})))
+    logs, complaints = find_logs([tmp_path])
+    assert [] == complaints
+    assert [("a", "one"), ("b", "two")] == [(run.run, run.outcome.text) for log in logs for run in fold_log(log)]
 
 
 def test_a_compressed_log_needs_the_extra(monkeypatch, tmp_path):

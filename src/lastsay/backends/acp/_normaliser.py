@@ -178,8 +178,8 @@ class Normaliser:
 
     def lost(self, *, exit_status: int | None = None) -> None:
         """The agent's output ended; if the turn was not answered, this is its end."""
-        self._exit_status = exit_status
         if self.answered is None:
+            self._exit_status = exit_status  # an agent that fails after its answer has answered
             how = "closed its output" if exit_status is None else f"ended with exit status {exit_status}"
             if exit_status is not None and exit_status < 0:
                 how = f"was ended by signal {-exit_status}"

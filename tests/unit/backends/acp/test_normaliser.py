@@ -138,6 +138,15 @@ def test_a_lost_agent_ends_the_run_once() -> None:
     assert normaliser.push(chunk("late", "m")) == normaliser.push_lines([(1, b"{}")]) == normaliser.close() == []
 
 
+def test_an_exit_after_the_answer_changes_nothing() -> None:
+    """The status of an agent that has answered is its own affair."""
+    normaliser = Normaliser(session="s")
+    normaliser.sent(ASKED[2])
+    normaliser.push(END)
+    normaliser.lost(exit_status=1)
+    assert normaliser.close() == [RunEnded("completed", raw="end_turn")]
+
+
 @pytest.mark.parametrize("raw", sorted(STOP_REASONS))
 def test_the_protocols_stop_reasons(raw: str) -> None:
     """Each is mapped, and kept as it came."""

@@ -182,7 +182,7 @@ class _Browser:
         os.close(self._out)
 
 
-def screenshot(url: str, path: Path, *, wait_seconds: int = 15, scripts: Sequence[str] = ()) -> bool:
+def screenshot(url: str, path: Path, *, wait_seconds: int = 30, scripts: Sequence[str] = ()) -> bool:
     """A picture of the page, taken with Chromium after each script ran and had its time; False where there is none."""
     binary = shutil.which("chromium") or shutil.which("google-chrome")
     if binary is None:

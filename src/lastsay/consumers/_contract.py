@@ -60,6 +60,9 @@ class Consumer:
 
     rank: int = 0
 
+    contained: bool = False
+    """Whether `observe` neither raises nor returns anything: then it may be called without a guard, for speed."""
+
     def start(self, start: RunStart) -> Awaitable[None] | None:
         """A run started. Called before its first event is handed on."""
 

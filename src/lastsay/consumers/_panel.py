@@ -19,8 +19,17 @@ class Panel:
 
     def __init__(self, consumers: Iterable[Consumer]) -> None:
         self._consumers = sorted(consumers, key=lambda consumer: consumer.rank)
-        self._observers = _observers(self._consumers)
+        self._bind()
         self.waiting: list[tuple[Consumer, Awaitable[None]]] = []
+
+    def _bind(self) -> None:
+        """Find out who looks at events, and bind `observe`: straight to the only one, if it needs no guard."""
+        self._observers = _observers(self._consumers)
+        alone = self._observers[0] if len(self._observers) == 1 else None
+        self.observe: Callable[[RunStart, Sequence[Event]], Any] = self._observe_each
+        """Tell the observers of consecutive events of one class."""
+        if alone is not None and alone[0].contained:
+            self.observe = alone[1]
 
     @property
     def observed(self) -> bool:
@@ -32,8 +41,7 @@ class Panel:
         for consumer in tuple(self._consumers):
             self._tell(consumer, consumer.start, start)
 
-    def observe(self, start: RunStart, events: Sequence[Event]) -> None:
-        """Tell those that look at events."""
+    def _observe_each(self, start: RunStart, events: Sequence[Event]) -> None:
         # Called for every event: the loop of `_tell`, without its calls.
         for consumer, observe in self._observers:
             try:
@@ -60,7 +68,7 @@ class Panel:
 
     def _drop(self, consumer: Consumer, error: BaseException) -> None:
         self._consumers = [c for c in self._consumers if c is not consumer]
-        self._observers = _observers(self._consumers)
+        self._bind()
         _LOG.warning("consumer %s failed and was dropped: %s", type(consumer).__name__, rendered(error))
 
     async def settle(self) -> None:

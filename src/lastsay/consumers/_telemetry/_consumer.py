@@ -14,7 +14,7 @@ import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
-from time import perf_counter_ns
+from time import perf_counter
 from typing import Any, Final
 
 from opentelemetry.context import Context, get_current
@@ -69,6 +69,7 @@ class Telemetry(Consumer):
     """Tells OpenTelemetry about runs; made by `telemetry`. One object serves any number of runs at a time."""
 
     rank = -1  # spans end before the end events are published
+    contained = True
 
     def __init__(
         self, options: Options, tracer: Tracer, meter: Meter | None, log: EndLog | None, counters: Counters | None
@@ -106,15 +107,14 @@ class Telemetry(Consumer):
         pulse = self._pulses.get(start.run_id)
         if pulse is None:
             return
-        now = perf_counter_ns()
+        now = perf_counter()
         gap = now - pulse.last
         pulse.last = now
         if gap > pulse.gap:  # noqa: PLR1730  # max() would be a call per event
             pulse.gap = gap
         kind = type(events[0])
-        if kind is TextDelta and pulse.first_ns is not None:
-            return
-        self._observe_rare(pulse, kind, events)
+        if kind is not TextDelta or pulse.first_ns is None:
+            self._contain(self._observe_rare, pulse, kind, events)
 
     def end(self, end: RunEnd) -> None:
         """End the run's span, and tell metrics and log."""
@@ -154,7 +154,7 @@ class Telemetry(Consumer):
             start_attributes(start, self._options),
             start_time=start.time_ns,
         )
-        pulse = Pulse(span, set_span_in_context(span, context), start.agent, start.time_ns, perf_counter_ns())
+        pulse = Pulse(span, set_span_in_context(span, context), start.agent, start.time_ns, perf_counter())
         pulse.prompt = prompt
         pulse.delegation = delegation
         self._pulses[start.run_id] = pulse
@@ -174,11 +174,11 @@ class Telemetry(Consumer):
     def _observe_rare(self, pulse: Pulse, kind: type[Event], events: Sequence[Event]) -> None:
         if pulse.first_ns is None and kind in _CONTENT:
             pulse.first_ns = time.time_ns()
-            pulse.gap = 0  # what came before is the time to the first piece
+            pulse.gap = 0.0  # what came before is the time to the first piece
         if kind not in _DELTAS:
-            self._contain(self._tools.observe, pulse, events)
+            self._tools.observe(pulse, events)
             if self._calls is not None:
-                self._contain(self._calls.observe, pulse, events)
+                self._calls.observe(pulse, events)
         if kind is Notice and pulse.prompt is None and self._options.capture.spans:
             for event in events:
                 if type(event) is Notice and event.kind == "user_message":

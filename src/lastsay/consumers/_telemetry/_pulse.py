@@ -51,7 +51,10 @@ class Delegation:
 
 
 class Pulse:
-    """See the module. Times are nanoseconds: `first_ns` since the epoch, `last` on the monotonic clock."""
+    """See the module.
+
+    What ends in `_ns` is nanoseconds since the epoch; `last` and `gap` are seconds of a clock that only goes forward.
+    """
 
     __slots__ = (
         "agent",
@@ -70,7 +73,7 @@ class Pulse:
         "span",
     )
 
-    def __init__(self, span: Span, context: Context, agent: str | None, asked_ns: int, last: int) -> None:
+    def __init__(self, span: Span, context: Context, agent: str | None, asked_ns: int, last: float) -> None:
         self.span = span
         self.context = context
         """The context that holds the span: the parent of whatever the run starts."""
@@ -78,7 +81,7 @@ class Pulse:
         """When the model could last be asked."""
         self.model_calls: dict[str, ModelCall] = {}
         self.last = last
-        self.gap = 0
+        self.gap = 0.0
         self.first_ns: int | None = None
         self.agent = agent
         self.prompt: str | None = None

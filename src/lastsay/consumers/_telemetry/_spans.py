@@ -232,7 +232,7 @@ def _add_timing(attributes: Attributes, end: RunEnd, pulse: Pulse) -> None:
     seconds = first_chunk_seconds(end, pulse)
     if seconds is not None:
         attributes["lastsay.time_to_first_delta"] = seconds
-        attributes["lastsay.largest_gap"] = pulse.gap / 1e9
+        attributes["lastsay.largest_gap"] = pulse.gap
 
 
 def _add_content(attributes: Attributes, outcome: Outcome, prompt: str | None, options: Options) -> None:

@@ -513,6 +513,17 @@ class TestContained:
         assert play([ANSWERED, DONE], consumer).succeeded
         assert ({}, 1) == (kept.spans, consumer.failures)
 
+    def test_beside_one_that_fails(self, kept: Any, play: Any, caplog: pytest.LogCaptureFixture) -> None:
+        """A consumer that fails beside telemetry is dropped, and telemetry goes on with every event."""
+
+        class Failing(Consumer):
+            def observe(self, start: RunStart, events: Any) -> None:
+                raise RuntimeError("no")
+
+        play([TextDelta("a"), ToolCall("t", "x"), scripted.Pause(0.02), TextDelta("b"), DONE], Failing(), told(kept))
+        assert 0.01 < kept.attributes("invoke_agent")["lastsay.largest_gap"]
+        assert "Failing failed and was dropped" in caplog.text
+
     def test_spans_end_before_the_end_event(self, kept: Any, play: Any) -> None:
         """Whoever is told of an end can already see its span ended."""
         seen: list[bool] = []

@@ -106,7 +106,7 @@ class ReasoningDelta(_Event, frozen=True, gc=False):
 
 
 class Message(_Event, frozen=True):
-    """A complete assistant message. A second one with the same id replaces the first, in the first one's place."""
+    """A complete assistant message. A second one with the same id replaces the first, unless it is empty."""
 
     content: tuple[Block, ...] = ()
     message: str | None = None

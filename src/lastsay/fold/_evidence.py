@@ -12,7 +12,7 @@ success (or has no end record) and its own events contradict that. The first con
 | last_attempt_failed    | an attempt was aborted, or an error came, and nothing after  | error                |
 | synthetic_end          | the last message was written by the harness                  | error                |
 | last_message_stop      | the last message stopped for max-tokens or refusal           | that reason          |
-| no_end_record          | the stream ended without one                                 | completed, if the    |
+| no_end_record          | the stream ended without one, or with one that nobody said   | completed, if the    |
 |                        |                                                              | last message ended   |
 |                        |                                                              | its turn with text   |
 """
@@ -30,7 +30,7 @@ def effective_stop(stop_reason: str, ended: RunEnded | None, tally: Tally) -> tu
     """The effective stop reason, and the names of all evidence found, the deciding one first."""
     found = _contradictions(ended, tally)
     names = [name for name, _ in found]
-    if ended is None:
+    if ended is None or _nobody_said(ended):
         names.append("no_end_record")
         if not found and tally.last_told and tally.mapped_last_stop() in (COMPLETED, None):
             return COMPLETED, tuple(names)
@@ -39,6 +39,11 @@ def effective_stop(stop_reason: str, ended: RunEnded | None, tally: Tally) -> tu
     name, reason = found[0]
     claims_success = stop_reason == COMPLETED or (name == "limit_before_recovery" and ended is not None)
     return (reason if claims_success else stop_reason), tuple(names)
+
+
+def _nobody_said(ended: RunEnded) -> bool:
+    """Whether a backend made up the end record because its source had none."""
+    return ended.stop_reason == ERROR and ended.provenance == "unknown" and ended.raw is None and not ended.exit_status
 
 
 def _contradictions(ended: RunEnded | None, tally: Tally) -> list[tuple[str, str]]:

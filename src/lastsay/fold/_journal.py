@@ -1,10 +1,10 @@
 """The journal: what of a run's events can still decide its output, in order.
 
 Three kinds of item stand in it. A `Draft` is text as it was streamed, one draft per stretch of one message. A `Message`
-stands at the place where it was last sent: a second one with the same id replaces the first, unless it is empty or not
-the model's. A
-`Mark` is a boundary: a step (tool call or result), a turn of the user or one injected by the harness, an aborted
-attempt, a retraction and what it took away.
+stands where it was first sent, while no later message counts, else where it was last sent: a second one with the same
+id replaces the first, unless it is empty or not the model's. A `Mark` is a boundary: a step (tool call or result), the
+start of a message without an id, a turn of the user or one injected by the harness, an aborted attempt, a retraction,
+and the place of what was taken away.
 
 Nothing is decided here, only left out when it cannot matter any more:
 
@@ -45,7 +45,7 @@ _COMPACT: Final = 1024
 _NOTHING: Final = object()
 """Stands for "no draft takes text": equal to no message id, not even to None."""
 
-MarkKind = Literal["step", "user", "injected", "aborted", "retracted", "withdrawn"]
+MarkKind = Literal["step", "started", "user", "injected", "aborted", "retracted", "withdrawn"]
 
 
 class Mark(msgspec.Struct, frozen=True, gc=False, tag="mark"):
@@ -96,6 +96,11 @@ Item = Draft | Message | Mark
 def text_of(message: Message) -> str:
     """The message's visible text: its text blocks, joined."""
     return "".join([block.text for block in message.content if type(block) is Text])
+
+
+def _counts(item: Item) -> bool:
+    """Whether the item is a message of the model with content."""
+    return type(item) is Message and bool(item.content) and item.origin == "model"
 
 
 def has_substance(message: Message) -> bool:
@@ -217,21 +222,40 @@ class Journal:
         elif mark.kind == "withdrawn":
             self.items.append(mark)
             self._cover(mark.message, told=mark.told)
-        elif self._streams and not (mark.kind == "step" and self.items and self.items[-1] == mark):
+        elif self._streams and not (mark.kind in ("step", "started") and self.items and self.items[-1] == mark):
             self.items.append(mark)
 
     def _add_message(self, message: Message) -> None:
         self._streaming = _NOTHING
-        counts = bool(message.content) and message.origin == "model"
-        if counts and message.message is not None:
-            if message.message in self._ids:
-                del self.items[self._place(message.message)]
-            self._ids.add(message.message)
-        self.items.append(message)
+        counts = _counts(message)
+        if not (counts and self._replaced(message)):
+            self.items.append(message)
         if counts:
             self._live += 1
             self._deaf = not self._streams
             self._cover(message.message, told=has_substance(message))
+
+    def _replaced(self, message: Message) -> bool:
+        """Whether the message took the place of the one with its id, as it does while no later message counts.
+
+        Else the old one is taken out. A mark keeps its place where what it covered cannot be told from the new one.
+        """
+        if message.message is None:
+            return False
+        known = message.message in self._ids
+        self._ids.add(message.message)
+        if not known:
+            return False
+        at = self._place(message.message)
+        told = has_substance(cast("Message", self.items[at]))
+        if told and not has_substance(message):
+            self.items[at] = Mark("withdrawn", message.message, told)
+        elif any(_counts(item) for item in self.items[at + 1 :]):
+            del self.items[at]
+        else:
+            self.items[at] = message
+            return True
+        return False
 
     def _place(self, message_id: str) -> int:
         """Where the message of that id stands; it no longer counts as live."""
@@ -250,8 +274,7 @@ class Journal:
         if message_id in self._ids:
             self._ids.discard(message_id)
             at = self._place(message_id)
-            told = has_substance(cast("Message", self.items[at]))
-            self.items[at] = Mark("withdrawn", message_id, told)
+            self.items[at] = Mark("withdrawn", message_id, has_substance(cast("Message", self.items[at])))
         self.items.append(mark)  # an earlier part may hold the message
         self._deaf = self._live > 0 and not self._streams
 
@@ -279,8 +302,8 @@ class Journal:
 
     def _take_started(self, event: MessageStarted) -> None:
         self._streaming = _NOTHING
-        if event.message is None and self.items and type(self.items[-1]) is Draft:
-            self._add_mark(Mark("step"))
+        if event.message is None:
+            self._add_mark(Mark("started"))
 
     def _take_notice(self, event: Notice) -> None:
         if event.kind == "user_message":

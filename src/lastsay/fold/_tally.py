@@ -136,7 +136,7 @@ class Tally(msgspec.Struct, kw_only=True):
         self.counts.reasoning += Reasoning in kinds
         if Text in kinds and not has_substance(message):
             self.blank = True
-        calls = [block.id for block in message.content if type(block) is ToolUse]
+        calls = list(dict.fromkeys([block.id for block in message.content if type(block) is ToolUse]))
         self._called(calls)
         self.settled = True
         self.open_calls = [call for call in calls if call not in self.closed]

@@ -21,7 +21,7 @@ from lastsay.events import Message, RunEnded, RunStarted, Text, TextDelta, ToolC
 from lastsay.fold import Outcome
 from lastsay.operators import Stream
 from lastsay.run import collect, open_run
-from lastsay.testing._backends import check_backend
+from lastsay.testing import check_backend
 from lastsay.testing.model_server import ModelServer, Request, marker, model_server
 
 pytestmark = [pytest.mark.live, pytest.mark.asyncio, pytest.mark.timeout(300)]

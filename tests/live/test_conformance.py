@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from lastsay.backends import claude, dsh
-from lastsay.testing import claude_offline_options
-from lastsay.testing._backends import check_backend
+from lastsay.testing import check_backend, claude_offline_options
 from lastsay.testing.model_server import ModelServer, marker, model_server
 
 pytestmark = [pytest.mark.live, pytest.mark.asyncio, pytest.mark.timeout(300)]

@@ -85,7 +85,7 @@ class ModelCalls:
         base: dict[str, Any] = {n.OPERATION: "chat"}
         if model:
             base[n.MODEL] = clean(model)
-        provider = self._options.provider or (n.PROVIDERS.get(end.start.provider or "", end.start.provider))
+        provider = self._options.provider_of(pulse.backend)
         if provider is not None:
             base[n.PROVIDER] = clean(provider)
         if self._options.names.openinference:
@@ -96,8 +96,10 @@ class ModelCalls:
                 told[n.FINISH_REASONS] = (clean(n.finish_reason(known_stop_reason(call.finish))),)
             if not key.startswith("\0"):
                 told["gen_ai.response.id"] = clean(key)
-            span = self._tracer.start_span(name, pulse.context, SpanKind.CLIENT, told, start_time=call.began_ns)
-            span.end(max(call.began_ns, call.ended_ns))
+            # In a replay the run's times are the source's, and ours would stand far outside of them.
+            began, ended = min(call.began_ns, end.time_ns), min(call.ended_ns, end.time_ns)
+            span = self._tracer.start_span(name, pulse.context, SpanKind.CLIENT, told, start_time=began)
+            span.end(max(began, ended))
 
     def _tokens(self, usage: Usage | None) -> dict[str, Any]:
         return token_attributes(usage, self._options.names, local=False)

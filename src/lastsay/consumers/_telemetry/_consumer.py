@@ -147,14 +147,16 @@ class Telemetry(Consumer):
         prompt = self._options.prompt if start.parent is None else None
         if delegation is not None:
             context, prompt = set_span_in_context(delegation.span, context), delegation.prompt
+        backend = start.provider or (parent.backend if parent is not None else None)
         span = self._tracer.start_span(
             span_name(start),
             context,
             SpanKind.INTERNAL if start.local else SpanKind.CLIENT,
-            start_attributes(start, self._options),
+            start_attributes(start, backend, self._options),
             start_time=start.time_ns,
         )
-        pulse = Pulse(span, set_span_in_context(span, context), start.agent, start.time_ns, perf_counter())
+        own = set_span_in_context(span, context)
+        pulse = Pulse(span, own, agent=start.agent, backend=backend, asked_ns=start.time_ns, last=perf_counter())
         pulse.prompt = prompt
         pulse.delegation = delegation
         self._pulses[start.run_id] = pulse

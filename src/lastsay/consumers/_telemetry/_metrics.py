@@ -62,7 +62,7 @@ class Instruments:
         self._calls.record(outcome.attempts, base, context)
         self._tools.record(outcome.counts.tool_calls, base, context)
         inference = {n.OPERATION: n.INVOKE_AGENT, **base}
-        provider = self._options.provider_of(start)
+        provider = self._options.agent_provider(start, pulse.backend)
         if provider is not None:
             inference[n.PROVIDER] = clean(provider)
         seconds = first_chunk_seconds(end, pulse)

@@ -26,10 +26,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     provider: str | None
     parent: Context | Callable[[], Context] | None
 
-    def provider_of(self, start: RunStart) -> str | None:
-        """The provider's name in the conventions' vocabulary; None where it is not known or not emitted."""
-        if start.local and not self.names.provider_of_local:
-            return None
-        if self.provider is not None or start.provider is None:
+    def provider_of(self, backend: str | None) -> str | None:
+        """The provider's name in the conventions' vocabulary; None where it is not known."""
+        if self.provider is not None or backend is None:
             return self.provider
-        return PROVIDERS.get(start.provider, start.provider)
+        return PROVIDERS.get(backend, backend)
+
+    def agent_provider(self, start: RunStart, backend: str | None) -> str | None:
+        """The same for a run; None where the profile does not tell it of one in this process."""
+        return self.provider_of(backend) if self.names.provider_of_local or not start.local else None

@@ -59,6 +59,7 @@ class Pulse:
     __slots__ = (
         "agent",
         "asked_ns",
+        "backend",
         "bridged",
         "calls",
         "context",
@@ -73,7 +74,9 @@ class Pulse:
         "span",
     )
 
-    def __init__(self, span: Span, context: Context, agent: str | None, asked_ns: int, last: float) -> None:
+    def __init__(
+        self, span: Span, context: Context, *, agent: str | None, backend: str | None, asked_ns: int, last: float
+    ) -> None:
         self.span = span
         self.context = context
         """The context that holds the span: the parent of whatever the run starts."""
@@ -84,6 +87,8 @@ class Pulse:
         self.gap = 0.0
         self.first_ns: int | None = None
         self.agent = agent
+        self.backend = backend
+        """The run's own backend or, where it names none, its parent's."""
         self.prompt: str | None = None
         self.net: weakref.finalize[Any, Any] | None = None
         """Ends the span if the run's scope is dropped without being left."""

@@ -93,8 +93,8 @@ def span_name(start: RunStart) -> str:
     return f"{n.INVOKE_AGENT} {clean(start.agent)}" if start.agent else n.INVOKE_AGENT
 
 
-def start_attributes(start: RunStart, options: Options) -> Attributes:
-    """What is known of a run when it starts."""
+def start_attributes(start: RunStart, backend: str | None, options: Options) -> Attributes:
+    """What is known of a run when it starts; `backend` drives it, or its parent."""
     attributes: Attributes = {
         n.OPERATION: n.INVOKE_AGENT,
         "lastsay.run.id": start.run_id,
@@ -102,10 +102,10 @@ def start_attributes(start: RunStart, options: Options) -> Attributes:
     }
     for key, value in (
         (n.AGENT, start.agent),
-        (n.PROVIDER, options.provider_of(start)),
+        (n.PROVIDER, options.agent_provider(start, backend)),
         (n.MODEL, start.model),
         (n.CONVERSATION, options.conversation_id),
-        ("lastsay.backend", start.provider),
+        ("lastsay.backend", backend),
         ("lastsay.run.parent", start.parent),
         ("lastsay.run.call", start.call),
         ("lastsay.run.epoch", start.epoch or None),

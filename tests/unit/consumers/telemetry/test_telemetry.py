@@ -198,6 +198,13 @@ class TestTree:
             assert SpanKind.CLIENT is kept.spans["invoke_agent"].kind
             assert "anthropic" == kept.attributes("invoke_agent")["gen_ai.provider.name"]
 
+    def test_a_child_is_driven_by_its_parents_backend(self, kept: Any, play: Any) -> None:
+        """A child that names no backend has its parent's provider."""
+        child = RunStarted(run="c", parent="main", agent="c")
+        play([RunStarted(backend="claude"), child, RunEnded("completed", run="c"), DONE], told(kept))
+        told_of = kept.attributes("invoke_agent c")
+        assert ("anthropic", "claude") == (told_of["gen_ai.provider.name"], told_of["lastsay.backend"])
+
     def test_epochs_are_runs(self, kept: Any, play: Any) -> None:
         """A continued child has one span per epoch."""
         play([RunStarted(), ANSWERED, DONE, EpochStarted(1), ANSWERED, DONE], told(kept))
@@ -334,6 +341,12 @@ class TestModelCalls:
         assert "gen_ai.usage.input_tokens" not in root.attributes
         assert kept.spans["chat m"].parent.span_id == root.context.span_id
         assert root.start_time <= kept.spans["chat m"].start_time <= kept.spans["chat m"].end_time <= root.end_time
+
+    def test_a_replay_keeps_its_own_times(self, kept: Any, play: Any) -> None:
+        """The calls of a recording stay inside their run."""
+        play([RunStarted(time=1000.0), ANSWERED, RunEnded("completed", time=1002.5)], told(kept))
+        chat = kept.spans["chat"]
+        assert (1_000_000_000_000, 1_002_500_000_000) == (chat.start_time, chat.end_time)
 
     def test_a_total_for_one_call(self, kept: Any, play: Any) -> None:
         """A harness that only reports a total has it on the call, if there is one call."""

@@ -170,6 +170,31 @@ def test_merging_parts_equals_folding_the_whole(policy: Policy) -> None:
         assert whole == moved.collect(), cut
 
 
+@pytest.mark.parametrize(
+    "events",
+    [
+        [TextDelta("Hm"), Message((Text(" "),), "m1"), MessageRetracted("m1"), TextDelta("x", "m2")],
+        [TextDelta("Hm"), said("One.", "m1"), Message((ToolUse("c", "t"),), "m1"), TextDelta(" ", "m2")],
+        [TextDelta("I look."), MessageStarted(), TextDelta("Found it.")],
+        [said("One.", stop_reason="max_tokens"), MessageStarted(), said("Two.")],
+    ],
+    ids=["a blank message retracted", "a text replaced by a call", "a start without an id", "a start between pieces"],
+)
+def test_what_is_gone_from_a_part_is_not_forgotten(events: list[Event]) -> None:
+    """A message that a part has dropped still covers what came before it in another part; a boundary still stands."""
+    whole = fold_of(events, ANSWER).selection()
+    for cut in range(len(events) + 1):
+        first = fold_of(events[:cut], ANSWER)
+        first.merge(fold_of(events[cut:], ANSWER))
+        assert whole == first.selection(), cut
+
+
+def test_a_message_that_begins_does_not_end_the_joining_of_pieces() -> None:
+    """On a wire without ids the start of the next piece is no step between."""
+    events = [said("One, ", stop_reason="max_tokens"), MessageStarted(), TextDelta("two"), said("two.")]
+    assert "One, two." == text_of(fold_of(events, ANSWER))
+
+
 def test_a_merged_end_record_is_that_of_the_later_part() -> None:
     """The end of the later part; of the earlier one where the later has none."""
     first, second, third = OutputFold(ANSWER), OutputFold(ANSWER), OutputFold(ANSWER)

@@ -272,6 +272,12 @@ def test_counts_say_how_much_there_was() -> None:
     assert (3, 1) == (found.attempts, counts.faults)
 
 
+def test_a_call_told_twice_in_one_message_is_one_call() -> None:
+    """A harness that repeats an id has one call open, and one result closes it."""
+    found = outcome_of(Message((ToolUse("c1", "t"), ToolUse("c1", "t"))), ToolResult("c1"), COMPLETED)
+    assert (1, ()) == (found.counts.tool_calls, found.evidence)
+
+
 # Lists.
 
 

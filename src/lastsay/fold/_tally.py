@@ -42,12 +42,12 @@ class Counts(msgspec.Struct, kw_only=True):
     messages: int = 0
     """Messages of the model, by id where they have one."""
     empty: int = 0
-    """Messages of the model without content."""
+    """Messages of the model that came without content, by id where they have one."""
     deltas: int = 0
     characters: int = 0
     """Streamed characters of text."""
     reasoning: int = 0
-    """Reasoning deltas, and messages that hold reasoning."""
+    """Reasoning deltas, and messages that hold reasoning, by id where they have one."""
     tool_calls: int = 0
     tool_results: int = 0
     aborted_attempts: int = 0
@@ -73,6 +73,10 @@ class Tally(msgspec.Struct, kw_only=True):
     closed: set[str] = msgspec.field(default_factory=set)
     called: set[str] = msgspec.field(default_factory=set)
     ids: set[str] = msgspec.field(default_factory=set)
+    empties: set[str] = msgspec.field(default_factory=set)
+    """Ids of messages that were once sent without content."""
+    reasoned: set[str] = msgspec.field(default_factory=set)
+    """Ids of messages that hold reasoning."""
     blank: bool = False
     """Some message had text, and it was blank."""
     failure: str | None = None
@@ -81,7 +85,8 @@ class Tally(msgspec.Struct, kw_only=True):
     last_stop: str | None = None
     """The stop reason of the last message, where it had one."""
     last_told: bool = False
-    """The last message had something to read and no tool call, and was not interrupted: it ended its turn."""
+    """The last message had something to read and no tool call, was not interrupted, and no text was streamed after it:
+    it ended its turn."""
     synthetic_last: bool = False
     spoke: bool = False
     """Something that the model said stands in this part."""
@@ -102,6 +107,7 @@ class Tally(msgspec.Struct, kw_only=True):
         self.spoke = True
         self.failure = None
         self.synthetic_last = False
+        self.last_told = False
 
     def _text_delta(self, event: TextDelta) -> None:
         self.push_text(1, len(event.text))
@@ -116,11 +122,8 @@ class Tally(msgspec.Struct, kw_only=True):
                 self.synthetic_last = True
             return
         self.synthetic_last = False
-        new = message.message is None or message.message not in self.ids
-        if message.message is not None:
-            self.ids.add(message.message)
-        self.counts.messages += new
-        self.counts.empty += not message.content
+        self.counts.messages += _first(self.ids, message.message)
+        self.counts.empty += not message.content and _first(self.empties, message.message)
         calls = any(type(block) is ToolUse for block in message.content)
         self.last_told = has_substance(message) and not calls and not message.interrupted
         self.last_stop = message.stop_reason
@@ -133,7 +136,7 @@ class Tally(msgspec.Struct, kw_only=True):
 
     def _content(self, message: Message) -> None:
         kinds = {type(block) for block in message.content}
-        self.counts.reasoning += Reasoning in kinds
+        self.counts.reasoning += Reasoning in kinds and _first(self.reasoned, message.message)
         if Text in kinds and not has_substance(message):
             self.blank = True
         calls = list(dict.fromkeys([block.id for block in message.content if type(block) is ToolUse]))
@@ -202,11 +205,12 @@ class Tally(msgspec.Struct, kw_only=True):
 
     def merge(self, later: "Tally") -> None:
         """Add the tally of the events that follow; `later` is not changed."""
-        shared = later.ids & self.ids
         mine, theirs = self.counts, later.counts
         for name in Counts.__struct_fields__:
             setattr(mine, name, getattr(mine, name) + getattr(theirs, name))
-        mine.messages -= len(shared)
+        mine.messages -= len(later.ids & self.ids)
+        mine.empty -= len(later.empties & self.empties)
+        mine.reasoning -= len(later.reasoned & self.reasoned)
         mine.tool_calls -= len(later.called & self.called)
         self.usage.update(later.usage)
         self.anonymous += later.anonymous
@@ -220,6 +224,8 @@ class Tally(msgspec.Struct, kw_only=True):
         self.closed |= later.closed
         self.called |= later.called
         self.ids |= later.ids
+        self.empties |= later.empties
+        self.reasoned |= later.reasoned
         self.tasks_ended |= later.tasks_ended
         self._merge_last(later)
 
@@ -230,6 +236,8 @@ class Tally(msgspec.Struct, kw_only=True):
             self.failure = later.failure
         if later.counts.messages:
             self.last_stop, self.last_told = later.last_stop, later.last_told
+        elif later.counts.deltas:
+            self.last_told = False
         if later.synthetic_last or later.spoke or later.counts.messages:
             self.synthetic_last = later.synthetic_last
         self.spoke = self.spoke or later.spoke
@@ -244,6 +252,15 @@ class Tally(msgspec.Struct, kw_only=True):
     def mapped_last_stop(self) -> str | None:
         """The last message's stop reason in the known vocabulary."""
         return known_stop_reason(self.last_stop) if self.last_stop is not None else None
+
+
+def _first(seen: set[str], message_id: str | None) -> bool:
+    """Whether a message of that id has not been seen; without an id each is a new one."""
+    if message_id is None:
+        return True
+    new = message_id not in seen
+    seen.add(message_id)
+    return new
 
 
 def _added(numbers: list[int | None]) -> int | None:

@@ -102,6 +102,8 @@ def outcome_of(*events: Event, policy: Policy = CANONICAL) -> Outcome:
         ([said("Yes.")], "completed", ("no_end_record",)),
         ([said("Yes", interrupted=True)], "error", ("no_end_record",)),
         ([TextDelta("Ye")], "error", ("no_end_record",)),
+        ([said("I look.", "m1"), TextDelta("The ans", "m2")], "error", ("no_end_record",)),
+        ([TextDelta("Ye", "m1"), TextDelta("s.", "m1"), said("Yes.", "m1")], "completed", ("no_end_record",)),
         ([CALL], "error", ("open_tool_call", "no_end_record")),
     ],
 )
@@ -270,6 +272,20 @@ def test_counts_say_how_much_there_was() -> None:
         counts.synthetic,
     )
     assert (3, 1) == (found.attempts, counts.faults)
+
+
+def test_a_message_that_grows_is_counted_once() -> None:
+    """Sent empty, then with reasoning, then with text: one message, once empty, once with reasoning."""
+    thought = Reasoning("Hm.")
+    found = outcome_of(
+        Message((), "m1"),
+        Message((), "m1"),
+        Message((thought,), "m1"),
+        Message((thought, Text("Yes.")), "m1"),
+        Message((thought,)),
+        Message(()),
+    )
+    assert (3, 2, 2) == (found.counts.messages, found.counts.empty, found.counts.reasoning)
 
 
 def test_a_call_told_twice_in_one_message_is_one_call() -> None:

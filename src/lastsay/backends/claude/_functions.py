@@ -80,7 +80,8 @@ class FunctionServer:
     def __init__(self, bridge: FunctionBridge, functions: Iterable[Function], *, name: str = "functions") -> None:
         self.bridge = bridge
         self.name = name
-        self.functions: dict[str, Function] = {function.name: function for function in _checked(functions, bridge.ledger.limits)}
+        checked = _checked(functions, bridge.ledger.limits)
+        self.functions: dict[str, Function] = {function.name: function for function in checked}
         self._server = self._make()
 
     def configure(self, options: "ClaudeAgentOptions | None" = None) -> "ClaudeAgentOptions":

@@ -12,6 +12,9 @@ Rules (Claude Code 2.1.269 to 2.1.332):
   the stream, but under an id that never becomes a message.
 * A message that ends without any block is emitted empty, because it carries usage and the stop reason.
 * What the harness wrote in the model's place (an API error, a filler) is a message of origin ``synthetic``.
+* The CLI gives up on a reply when the last of several pieces was cut too, and says so by an error of its own. Where
+  the pieces came without stop reasons (live subagents), that error proves that they were cut, and they are emitted
+  once more with ``max_tokens``.
 * When the stream breaks off, the finished blocks and the text of the open block are emitted as one interrupted message;
   if no block was finished, the deltas are all there is, and they stay deltas.
 """
@@ -44,8 +47,8 @@ _DRAFTS: Final = 16
 
 class _Draft:
     __slots__ = (
-        "begun", "blocks", "calls", "dirty", "ended", "id", "interrupted", "open_text", "origin", "stop_reason",
-        "usage",
+        "begun", "blocks", "calls", "dirty", "ended", "id", "interrupted", "open_text", "origin", "recovered",
+        "stop_reason", "usage",
     )  # fmt: skip
 
     def __init__(self, message: str, *, begun: bool) -> None:
@@ -58,6 +61,7 @@ class _Draft:
         self.interrupted = False
         self.open_text: list[str] = []
         self.origin: Origin = "model"
+        self.recovered = False  # the stop reason was not said, but follows from what was
         self.stop_reason: str | None = None
         self.usage: Usage | None = None
 
@@ -237,6 +241,8 @@ class Run:
             self._error = str(record.get("api_error") or word or "unknown")
             self._error_stop = reason if isinstance(reason, str) else None
             self.error_text = join_text(blocks) or self._error
+            if self._error == "max_output_tokens":
+                self._cut_pieces(out)
         name = message.get("id")
         out.append(
             Message(
@@ -247,6 +253,17 @@ class Run:
                 run=self.id,
             )
         )
+
+    def _cut_pieces(self, out: list[Event]) -> None:
+        """Emit the pieces of the reply that was given up once more, oldest first: now their stop reason is known."""
+        pieces: list[_Draft] = []
+        for draft in reversed(self._drafts.values()):
+            if draft.calls or draft.stop_reason is not None or draft.origin != "model" or not draft.blocks:
+                break
+            pieces.append(draft)
+        for draft in reversed(pieces):
+            draft.stop_reason, draft.recovered = "max_tokens", True
+            self._emit(draft, out)
 
     def injected(self, *, interrupt: bool = False) -> None:
         """Take note that the harness wrote a user message of its own into the run, maybe the mark of an interrupt."""
@@ -287,7 +304,7 @@ class Run:
             return Witnesses(self._error, self._error_stop)
         if last.calls:  # its stop reason is not the run's: the loop goes on with the results
             return Witnesses(self._error, self._error_stop, None, self.shown_text and not self._injected)
-        return Witnesses(self._error, self._error_stop, last.stop_reason)
+        return Witnesses(self._error, self._error_stop, None if last.recovered else last.stop_reason)
 
     def _supersede(self, out: list[Event]) -> None:
         draft, self._current = self._current, None

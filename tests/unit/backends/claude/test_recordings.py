@@ -214,3 +214,18 @@ def test_usage_of_two_turns_is_added_up() -> None:
     results = [record["usage"] for record in wire("background") if record["type"] == "result"]
     (reported,) = [event.usage for event in events if event.__class__.__name__ == "UsageReported"]
     assert sum(usage["input_tokens"] for usage in results) == reported.input_tokens  # type: ignore[index]  # JSON
+
+
+def test_a_childs_pieces_are_joined_live_as_from_disk() -> None:
+    """The live stream has no stop reasons for a child's pieces; the error that gave the reply up proves them."""
+    outcomes = []
+    for events in (events_of_wire("child-max-tokens"), events_of_disk("child-max-tokens")):
+        child = next(event.run for event in events if type(event) is RunStarted and event.parent is not None)
+        fold = RunFold(ANSWER)
+        for event in events:
+            if event.run == child:
+                fold.push(event)
+        outcomes.append(fold.outcome())
+    live, disk = outcomes
+    assert (4, True) == (live.pieces, live.partial)
+    assert disk.digest == live.digest

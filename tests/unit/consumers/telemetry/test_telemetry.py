@@ -10,9 +10,14 @@ from typing import Any, Self
 import anyio
 import pytest
 from opentelemetry import context, trace
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Decision, Sampler, SamplingResult
 from opentelemetry.trace import SpanKind, StatusCode
 
+from lastsay._traced import traced
 from lastsay.backends import scripted
 from lastsay.consumers import Consumer, Counters, RunEnd, RunStart, telemetry, tool_result
 from lastsay.errors import UsageError
@@ -662,6 +667,49 @@ def test_counters(play: Any) -> None:
         "stream_ends": {"ended": 2}, "sources": {"message": 1, "none": 1},
     } == got  # fmt: skip
     assert 0 == counters.open
+
+
+@pytest.mark.parametrize(("word", "told_of"), [("EVENT_ONLY", True), ("SPAN_ONLY", False)])
+def test_content_in_the_log(play: Any, monkeypatch: pytest.MonkeyPatch, word: str, told_of: bool) -> None:
+    """The log record has content where events may tell it, and is a warning where the run is an error."""
+    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", word)
+    exporter, provider = InMemoryLogRecordExporter(), LoggerProvider(shutdown_on_exit=False)
+    provider.add_log_record_processor(SimpleLogRecordProcessor(exporter))
+    play([ANSWERED, RunEnded("error")], telemetry(log=True, logger_provider=provider, metrics=False))
+    (row,) = exporter.get_finished_logs()
+    assert told_of is ("gen_ai.output.messages" in row.log_record.attributes)
+    assert ("lastsay.subagent.end", "WARN") == (row.log_record.event_name, row.log_record.severity_text)
+
+
+def test_metrics_without_names(play: Any) -> None:
+    """A run that says nothing of itself has metrics without attributes, and none for what it does not know."""
+    reader = InMemoryMetricReader()
+    play([RunEnded("aborted")], telemetry(meter_provider=MeterProvider([reader], shutdown_on_exit=False)))
+    data: Any = reader.get_metrics_data()
+    metrics = {m.name: m.data.data_points for m in data.resource_metrics[0].scope_metrics[0].metrics}
+    names = ["duration", "inference_calls", "tool_calls"]
+    assert {f"gen_ai.invoke_agent.{name}" for name in names} == set(metrics)
+    assert {"error.type": "aborted"} == dict(metrics["gen_ai.invoke_agent.duration"][0].attributes)
+
+
+def test_traced_takes_one_of_two(kept: Any) -> None:
+    """A tracer and a consumer together are refused."""
+    with pytest.raises(UsageError, match="not both"):
+        traced(tracer=kept.provider.get_tracer("t"), using=telemetry())
+
+
+def test_traced_passes_a_failing_teardown(kept: Any) -> None:
+    """A source that fails while it is closed fails where the traced stream is left; the span has ended before."""
+    stream = scripted.stream([ANSWERED, DONE], closing=[scripted.Raise(OSError("gone"))])
+
+    async def read() -> None:
+        async with traced(stream, tracer=kept.provider.get_tracer("t")) as events:
+            async for _ in events:
+                pass
+
+    with pytest.raises(OSError, match="gone"):
+        anyio.run(read)
+    assert StatusCode.UNSET is kept.spans["invoke_agent"].status.status_code
 
 
 def test_start_without_end_is_open() -> None:

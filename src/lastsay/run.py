@@ -30,7 +30,7 @@ from typing import Any, Final, TypeVar, cast
 
 from lastsay.consumers import Consumer, Panel, RunEnd, RunStart, StreamEnd, rendered
 from lastsay.errors import UsageError
-from lastsay.events import ABORTED, ERROR, MAIN, EpochStarted, Event, RunEnded, RunStarted
+from lastsay.events import ABORTED, ERROR, EVENT_TYPES, MAIN, EpochStarted, Event, RunEnded, RunStarted
 from lastsay.fold import CANONICAL, Outcome, Policy, RunFold
 from lastsay.operators import Stream, as_stream
 
@@ -38,6 +38,7 @@ __all__ = ("Activation", "Run", "collect", "open_run")
 
 _LOG: Final = logging.getLogger("lastsay.run")
 _NANOSECONDS: Final = 1_000_000_000
+_KINDS: Final = frozenset(EVENT_TYPES)
 
 Item = TypeVar("Item")
 
@@ -162,10 +163,12 @@ class Run:
         at, size = 0, len(batch)
         while at < size:
             event = batch[at]
-            kind, run = type(event), event.run
+            kind, run = type(event), getattr(event, "run", MAIN)
             upto = at + 1
             while upto < size and type(batch[upto]) is kind and batch[upto].run == run:
                 upto += 1
+            if kind not in _KINDS:
+                raise UsageError(f"the stream gave {kind.__name__!r} where an event of lastsay.events was expected")
             if kind is RunStarted or kind is EpochStarted or kind is RunEnded:
                 for single in batch[at:upto]:
                     self._take_boundary(single)
@@ -349,8 +352,11 @@ class open_run:  # noqa: N801  # a context manager that reads as the verb it is,
         root: str | None = None,
     ) -> None:
         self._stream = as_stream(stream)
-        self._run = Run(policy, consumers, root)
+        self._run = Run(_checked_policy(policy), _checked_consumers(consumers), root)
         self._entry: Any = None
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        raise UsageError("a run is entered before it is read: async with open_run(...) as run")
 
     async def __aenter__(self) -> Run:
         if self._entry is not None:
@@ -406,6 +412,23 @@ async def collect(
         async for _ in run.batches():
             pass
     return run.outcome
+
+
+def _checked_policy(policy: Policy) -> Policy:
+    if not isinstance(policy, Policy):
+        raise UsageError(f"policy must be a Policy, such as lastsay.CANONICAL or lastsay.ANSWER, not {policy!r}")
+    return policy
+
+
+def _checked_consumers(consumers: Iterable[Consumer]) -> list[Consumer]:
+    checked = list(consumers)
+    for consumer in checked:
+        if not isinstance(consumer, Consumer):
+            raise UsageError(
+                f"a consumer must be a lastsay.consumers.Consumer, not {type(consumer).__name__}; "
+                "a callback is given as lastsay.lifecycle(on_end=...)"
+            )
+    return checked
 
 
 def _how_left(error: BaseException | None) -> StreamEnd:

@@ -341,3 +341,26 @@ async def test_a_run_is_read_once() -> None:
     with pytest.raises(UsageError, match="opened once"):
         async with again:
             pass
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: open_run(5), "async iterable of events"),  # type: ignore[arg-type]  # that is the mistake
+        (lambda: open_run(Source().stream, consumers=[print]), "lifecycle"),  # type: ignore[list-item]  # likewise
+        (lambda: open_run(Source().stream, policy="answer"), "lastsay.ANSWER"),  # type: ignore[arg-type]  # likewise
+        (lambda: aiter(open_run(Source().stream)), "async with"),
+    ],
+)
+async def test_mistakes_are_told_with_what_to_do(call: Any, told: str) -> None:
+    """Wrong arguments are named at the call, before anything is started."""
+    with pytest.raises(UsageError, match=told):
+        call()
+
+
+async def test_a_source_of_something_else_is_named() -> None:
+    """A stream that gives no events is a mistake of its maker, and the source is closed all the same."""
+    source = Source([TextDelta("a")], [5])
+    with pytest.raises(UsageError, match="'int'"):
+        await collect(source.stream)
+    assert 1 == source.closed

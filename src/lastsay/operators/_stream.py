@@ -137,7 +137,7 @@ def as_stream(source: "Stream | AsyncIterable[Event]") -> Stream:
         return source
     if not hasattr(source, "__aiter__"):
         kind = type(source).__name__
-        raise UsageError(f"a stream or an async iterable of events is needed on the left of |, not {kind}")
+        raise UsageError(f"a stream or an async iterable of events is needed, not {kind}")
     return Stream.from_events(lambda: source)
 
 

@@ -181,11 +181,8 @@ class Telemetry(Consumer):
             self._tools.observe(pulse, events)
             if self._calls is not None:
                 self._calls.observe(pulse, events)
-        if kind is Notice and pulse.prompt is None and self._options.capture.spans:
-            for event in events:
-                if type(event) is Notice and event.kind == "user_message":
-                    pulse.prompt = prompt_in(event.raw)
-                    break
+        if kind is Notice and pulse.prompt is None and pulse.first_ns is None and self._options.capture.spans:
+            pulse.prompt = next(filter(None, [prompt_in(event) for event in events]), None)
 
     def _describe(self, end: RunEnd, pulse: Pulse, error: str | None) -> None:
         calls = self._calls

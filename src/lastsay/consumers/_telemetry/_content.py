@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from lastsay.events import Block, Image, Opaque, Reasoning, Text, ToolUse
+from lastsay.events import Block, Event, Image, Notice, Opaque, Reasoning, Text, ToolUse
 
 __all__ = (
     "CAPTURE_VARIABLE",
@@ -162,10 +162,16 @@ def prompt_of(arguments: Any) -> str | None:
     return arguments if isinstance(arguments, str) and arguments else None
 
 
-def prompt_in(raw: Any) -> str | None:
-    """The text of a user's message, in the shapes that harnesses give it; None for any other."""
+def prompt_in(event: Event) -> str | None:
+    """The text of a user's message, in the shapes that harnesses give it; None for anything else.
+
+    What the harness injected as a user's message (``meta``) is no prompt.
+    """
+    if type(event) is not Notice or event.kind != "user_message":
+        return None
+    raw = event.raw
     if isinstance(raw, dict):
-        inner = raw.get("message", raw)
+        inner = raw.get("message", raw) if not raw.get("meta") else None
         if isinstance(inner, dict):
             inner = inner.get("content", inner.get("text"))
         if isinstance(inner, list):

@@ -418,6 +418,25 @@ class TestContent:
         play(self.STEPS, told(kept, content=False))
         assert not any(key in kept.attributes("invoke_agent") for key in self.KEYS)
 
+    @pytest.mark.parametrize(
+        ("raw", "prompt"),
+        [
+            ("plain", "plain"),
+            ({"text": "a"}, "a"),
+            ({"role": "user", "content": "b"}, "b"),
+            ({"message": {"content": [{"type": "text", "text": "c"}, {"type": "image"}, 1]}}, "c"),
+            ({"content": "injected", "meta": True}, None),
+            ({"content": 7}, None),
+            (7, None),
+        ],
+    )
+    def test_the_users_prompt(self, kept: Any, play: Any, raw: Any, prompt: str | None) -> None:
+        """The user's message before the first content is the input; what the harness injects is not."""
+        late = Notice("user_message", "too late")
+        play([Notice("ping"), Notice("user_message", raw), ANSWERED, late, DONE], told(kept, content=True))
+        told_of = kept.attributes("invoke_agent").get("gen_ai.input.messages")
+        assert prompt == (told_of and json.loads(told_of)[0]["parts"][0]["content"])
+
     def test_every_block_has_a_part(self, kept: Any, play: Any) -> None:
         """Each kind of block has its part; images that do not fit are named, not halved."""
         blocks = (

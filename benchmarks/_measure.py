@@ -1,8 +1,8 @@
 """How the benchmarks measure.
 
 Everything is a ratio taken in one process: the parties run in turn (A B A B ...), each round gives one ratio, and the
-median of the rounds counts. CPU time of this thread, not the clock on the wall; one core; the garbage collector is run
-before each party and rests while it works. Absolute figures depend on the machine and are printed for orientation.
+median of the rounds counts. Rounds are short and many, so that what else the machine does hits both parties alike. CPU
+time of this thread, not the clock on the wall; one core; the garbage collector rests while a party works. Absolute figures depend on the machine and are printed for orientation.
 """
 
 import asyncio
@@ -48,8 +48,8 @@ class Effort:
     events: int
 
 
-QUICK = Effort(quick=True, rounds=5, events=20_000)
-FULL = Effort(quick=False, rounds=11, events=50_000)
+QUICK = Effort(quick=True, rounds=21, events=5_000)
+FULL = Effort(quick=False, rounds=61, events=10_000)
 
 
 def pin() -> int | None:
@@ -78,7 +78,6 @@ LOOP = Loop()
 
 def cpu(work: Callable[[], Any]) -> float:
     """Seconds of CPU that one call takes."""
-    gc.collect()
     gc.disable()
     try:
         began = time.thread_time()
@@ -130,6 +129,6 @@ def gain_row(
     events: int,
 ) -> Row:
     """A row that says how many times cheaper ours is, at least. Slow parties get fewer rounds."""
-    median, a, b, ratios = ratio(ours, theirs, max(3, effort.rounds // 2))
+    median, a, b, ratios = ratio(ours, theirs, max(5, effort.rounds // 3))
     note = f"{a / events * 1e9:,.0f} against {b / events * 1e9:,.0f} ns/event"
     return Row(name, against, goal, "at least", measured=1 / median, note=note, rounds=[1 / r for r in ratios])

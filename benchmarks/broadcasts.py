@@ -98,7 +98,7 @@ def queues(batches: list[list[Event]]) -> list[int]:
 
 def rows(effort: Effort) -> Iterator[Row]:
     """The rows about broadcasting."""
-    events = conversation(effort.events // 2)
+    events = conversation(effort.events)
     batches = lists(events, BURST)
     few = events[: len(events) // 2]
     few_batches = lists(few, BURST)

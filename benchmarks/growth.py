@@ -48,10 +48,14 @@ def growth(small: list[list[Event]], large: list[list[Event]], rounds: int) -> f
 
 def rows(effort: Effort) -> Iterator[Row]:
     """The rows about growth."""
-    count = effort.events // 4
+    count = effort.events // 2
     small, large = lists(conversation(count), 64), lists(conversation(count * 16), 64)
     yield Row(
-        "pipeline, 16 x the events", "itself, per event", 1.35, "at most", measured=growth(small, large, effort.rounds)
+        "pipeline, 16 x the events",
+        "itself, per event",
+        1.35,
+        "at most",
+        measured=growth(small, large, min(effort.rounds, 15)),
     )
     small, large = lists(long_message(4_000), 64), lists(long_message(64_000), 64)
     yield Row(
@@ -59,5 +63,5 @@ def rows(effort: Effort) -> Iterator[Row]:
         "itself, per event",
         1.35,
         "at most",
-        measured=growth(small, large, effort.rounds),
+        measured=growth(small, large, min(effort.rounds, 15)),
     )

@@ -50,7 +50,7 @@ class _Coalesce(Stage):
     kind = "flat"
 
     def __init__(self, characters: int | None = None) -> None:
-        self._limit = characters
+        self._limit = inf if characters is None else characters
         self._last: Delta | None = None
         self._pieces: list[str] = []
         self._length = 0
@@ -69,18 +69,17 @@ class _Coalesce(Stage):
         if last is None:
             out: Sequence[Event] = ()
         elif event.message == last.message and event.run == last.run and type(event) is type(last):
+            text = event.text
             self._last = event
-            self._pieces.append(event.text)
-            if self._limit is None:
-                return ()
-            self._length += len(event.text)
-            return self.flush() if self._length >= self._limit else ()
+            self._pieces.append(text)
+            self._length = length = self._length + len(text)
+            return self.flush() if length >= self._limit else ()
         else:
             out = self.flush()
         self._last = event
         self._pieces.append(event.text)
         self._length = len(event.text)
-        if self._limit is not None and self._length >= self._limit:
+        if self._length >= self._limit:
             return (*out, *self.flush())
         return out
 
@@ -93,10 +92,9 @@ class _Coalesce(Stage):
         out = () if self._joins(first) else self.flush()
         self._last = last
         self._pieces += texts
-        if self._limit is not None:
-            self._length += len("".join(texts))
-            if self._length >= self._limit:
-                return (*out, *self.flush())
+        self._length += len("".join(texts))
+        if self._length >= self._limit:
+            return (*out, *self.flush())
         return out
 
     def _joins(self, event: Delta) -> bool:

@@ -9,13 +9,17 @@ Context variables that the source sets survive between its steps for the same re
 
 On asyncio the task is a plain one, not a member of a task group: so the reader's side holds no scope of its own, and
 may be driven from several tasks in turn, as aiostream does. On trio it lives in a nursery.
+
+A source that waits when its reader leaves has to be cancelled. A bare ``task.cancel()`` would also hit a source that is
+cleaning up behind a shield; a cancelled scope would cancel every await of a cleanup that has no shield. So the scope is
+cancelled, which respects shields, and what has been delivered once is not delivered again.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import anyio.abc
@@ -27,6 +31,11 @@ from lastsay.operators._mailbox import ROOM, Mailbox, Signal
 from lastsay.operators._stream import CLOSE_LIMIT, Stream, as_stream, without
 
 __all__ = ("Pump", "own_task", "pumped")
+
+_TURNS: Final = 100
+"""Turns of the loop that are all looked at for the cancellation: it arrives within two, if no shield holds it."""
+_PAUSE: Final = 0.005
+"""Seconds between looks after that."""
 
 
 def own_task(*, room: int = ROOM) -> Operator:
@@ -100,8 +109,11 @@ class Pump:
         "_finish",
         "_group",
         "_interrupted",
+        "_peace",
         "_reading",
         "_refused",
+        "_requests",
+        "_scope",
         "_signal",
         "_started",
         "_stopping",
@@ -119,6 +131,9 @@ class Pump:
         self._deliver = deliver
         self._finish = finish
         self._signal = Signal()
+        self._scope = anyio.CancelScope()
+        self._peace = anyio.CancelScope()
+        self._requests = 0
         self._started = self._reading = self._stopping = self._interrupted = self._refused = False
         self._error: BaseException | None = None
         self._task: asyncio.Task[Any] | None = None
@@ -166,10 +181,14 @@ class Pump:
         self._interrupted = not self._started or self._reading
         if not self._interrupted:
             return
-        if self._group is not None:
-            self._group.cancel_scope.cancel()
-        elif self._task is not None:
-            self._task.cancel()
+        self._requests = self._task.cancelling() if self._task is not None else 0
+        self._scope.cancel()
+        self._ease()
+
+    def _ease(self) -> None:
+        """Let the cleanup of the source await in peace, once the cancellation has reached it (trio: by its shields)."""
+        if self._task is not None and self._task.cancelling() > self._requests:
+            self._peace.shield = True
 
     async def stop(self) -> None:
         """Stop reading, and return when the source is closed.
@@ -186,6 +205,11 @@ class Pump:
         elif self._task is not None and not self._task.done():
             # The source's own entry bounds its closing; this bound is for a source that swallows cancellation.
             with anyio.CancelScope(shield=True):
+                turns = 0
+                while self._interrupted and not self._peace.shield and not self._task.done():
+                    await asyncio.sleep(0 if turns < _TURNS else _PAUSE)
+                    self._ease()
+                    turns += 1
                 await asyncio.wait((self._task,), timeout=2 * CLOSE_LIMIT)
         if self._interrupted and self._error is not None:
             error, self._error = self._error, None
@@ -195,7 +219,8 @@ class Pump:
         cancelled = anyio.get_cancelled_exc_class()
         error: BaseException | None = None
         try:
-            await self._read()
+            with self._scope, self._peace:
+                await self._read()
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as raised:  # noqa: BLE001  # the reader gets it, from `finish` or from `stop`

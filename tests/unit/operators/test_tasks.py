@@ -143,6 +143,47 @@ async def test_a_reader_that_leaves_stops_an_endless_source():
     assert [1] == closed
 
 
+async def test_a_source_that_is_cleaning_up_is_left_in_peace():
+    """A reader that leaves while the source finishes behind a shield does not cut its cleanup."""
+    closed = []
+
+    async def make():
+        try:
+            yield [A]
+        finally:
+            with anyio.CancelScope(shield=True):
+                for _ in range(5):
+                    await anyio.lowlevel.checkpoint()
+            closed.append(1)
+
+    for turns in range(8):
+        closed.clear()
+        async with Stream.from_batches(make) | own_task() as events:
+            await anext(events)
+            for _ in range(turns):
+                await anyio.lowlevel.checkpoint()
+        assert [1] == closed
+
+
+async def test_a_cleanup_without_a_shield_may_await_on_asyncio(anyio_backend):
+    """A waiting source is cancelled once, so its cleanup may await; on trio a cleanup needs its own shield."""
+    closed = []
+
+    async def make():
+        try:
+            yield [A]
+            await anyio.sleep_forever()
+        finally:
+            await anyio.sleep(0.01)
+            closed.append(1)
+
+    if anyio_backend == "asyncio":
+        async with Stream.from_batches(make) | own_task() as events:
+            await anext(events)
+            await anyio.sleep(0.01)
+        assert [1] == closed
+
+
 async def test_an_error_while_closing_is_raised_when_leaving():
     """A source that fails to close is not silent."""
 

@@ -1,20 +1,24 @@
 """How fast are packed DeepSeek Harness logs folded, forward and from their end?
 
-Usage: python benchmarks/dsh_logs.py [--events N] [--repeat R]
+Usage: python -m benchmarks.dsh_logs [--quick] [--all]
 
-Writes logs in the shape of the real ones (generation A: packed rows; B and C: streams embedded in the message), one
-session per file, and folds each to its outcome. An event is one streamed piece, as the harness counts them. The forward
-pass and the backward pass must agree on the digest of every file.
+Writes logs in the shape of the real ones, one session per file: generation A with its packed rows, generation C with
+streams embedded in the messages, as many zstd frames. Each is folded to its outcome. An event is one streamed piece, as
+the harness counts them. The backward pass must give the digest of the forward pass for every file.
+
+How many pieces the harness packs together depends on how fast they come: 3 were seen at 10 pieces a second, hundreds in
+a replay. The table takes 64; ``--all`` shows the others, and plain files.
 """
 
 import argparse
 import json
 import tempfile
-import time
 from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
-import zstandard
+from benchmarks._measure import FULL, QUICK, Effort, Row, cpu, ratio
 
 from lastsay.backends.dsh import events_of, tail_of
 from lastsay.fold import RunFold
@@ -23,20 +27,16 @@ WORDS = ("the ", "harbour ", "opens ", "at ", "six ", "and ", "ferry ", "leaves 
 
 
 def fold_forward(path: Path) -> str:
+    """The digest, from the whole log."""
     fold = RunFold()
     for batch in events_of(path):
-        start = 0
-        while start < len(batch):
-            kind = type(batch[start])
-            end = start + 1
-            while end < len(batch) and type(batch[end]) is kind:
-                end += 1
-            fold.push_run(batch[start:end])
-            start = end
+        for _, events in groupby(batch, type):
+            fold.push_run(list(events))
     return fold.outcome().digest
 
 
 def fold_backward(path: Path) -> str:
+    """The digest, from the end of the log."""
     fold = RunFold()
     for event in tail_of(path):
         fold.push(event)
@@ -45,11 +45,12 @@ def fold_backward(path: Path) -> str:
 
 def write_log(path: Path, generation: str, steps: int, pieces: int, run: int) -> int:
     """One session: `steps` steps of `pieces` pieces each, in packed runs of `run`; the number of pieces is returned."""
-    frames: list[list[dict]] = [[{"type": "session", "version": 0 if generation == "A" else 4, "id": path.stem,
-                                  "createdAt": 1, "cwd": "/x", "isSeeded": False, "delegationDepth": 1}]]  # fmt: skip
+    version = 0 if generation == "A" else 4
+    header = {"type": "session", "version": version, "id": path.stem, "createdAt": 1, "isSeeded": False}
+    frames: list[list[dict[str, Any]]] = [[header]]
     seq = 0
 
-    def add(kind: str, data: dict) -> dict:
+    def add(kind: str, data: dict[str, Any]) -> dict[str, Any]:
         nonlocal seq
         seq += 1
         return {"type": kind, "seq": seq - 1, "time": seq, "data": data}
@@ -73,50 +74,65 @@ def write_log(path: Path, generation: str, steps: int, pieces: int, run: int) ->
         frames.append(rows)
     frames.append([add("turn/end", {"turn": 1, "reason": {"kind": "completed"}})])
     lines = [b"".join(json.dumps(r, separators=(",", ":")).encode() + b"\n" for r in rows) for rows in frames]
+    import zstandard
+
     compress = zstandard.ZstdCompressor().compress
     path.write_bytes(b"".join(compress(part) for part in lines) if path.suffix == ".zstd" else b"".join(lines))
     return steps * pieces
 
 
-def best(repeat: int, work: Callable[[], None]) -> float:
-    times = []
-    for _ in range(repeat):
-        started = time.process_time()
-        work()
-        times.append(time.process_time() - started)
-    return min(times)
+def files_of(folder: Path, generation: str, run: int, suffix: str, events: int) -> tuple[list[Path], int]:
+    """Sessions of 20 steps of 1,000 pieces, and how many pieces they have together."""
+    files = [folder / f"s{i}{suffix}" for i in range(max(1, events // 20_000))]
+    return files, sum(write_log(path, generation, 20, 1_000, run) for path in files)
+
+
+def measured(generation: str, run: int, suffix: str, effort: Effort) -> tuple[float, float, list[float]]:
+    """(events per second of CPU in millions, how many times cheaper backward is, that per round)."""
+    with tempfile.TemporaryDirectory() as folder:
+        files, events = files_of(Path(folder), generation, run, suffix, max(effort.events, 20_000) * 4)
+        digests: dict[str, list[str]] = {}
+
+        def all_by(name: str, fold: Callable[[Path], str]) -> Callable[[], None]:
+            def work() -> None:
+                digests[name] = [fold(path) for path in files]
+
+            return work
+
+        forward, backward = all_by("forward", fold_forward), all_by("backward", fold_backward)
+        median, _, _, ratios = ratio(backward, forward, effort.rounds)
+        assert digests["forward"] == digests["backward"]
+        return events / min(cpu(forward) for _ in range(effort.rounds)) / 1e6, 1 / median, [1 / r for r in ratios]
+
+
+def rows(effort: Effort) -> list[Row]:
+    """The rows of the table: both generations, forward and backward."""
+    out = []
+    for generation in ("A", "C"):
+        rate, gain, rounds = measured(generation, 64, ".zstd", effort)
+        name = f"dsh log, generation {generation}"
+        out.append(Row(f"{name}, forward", "events per second", 3, "at least", "M/s", measured=rate))
+        out.append(Row(f"{name}, from its end", "our own forward pass", 4, "at least", measured=gain, rounds=rounds))
+    return out
 
 
 def main() -> None:
+    """Print the rows, or everything."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--events", type=int, default=1_000_000)
-    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--all", action="store_true")
     options = parser.parse_args()
-    print(f"{'generation':12}{'run':>6}{'file':>7}{'MB':>7}{'forward M events/s':>20}{'backward x forward':>20}")
+    effort = QUICK if options.quick else FULL
+    if not options.all:
+        for row in rows(effort):
+            print(f"{row.status}: {row.name}: {row.measured:.2f} {row.unit}, goal {row.goal:g} {row.unit}")
+        return
+    print(f"{'generation':12}{'run':>6}{'file':>8}{'forward M events/s':>20}{'backward x forward':>20}")
     for generation in ("A", "C"):
-        for run in (16, 64, 256):
+        for run in (3, 16, 64, 256):
             for suffix in (".jsonl", ".zstd"):
-                with tempfile.TemporaryDirectory() as folder:
-                    report(Path(folder), generation, run, suffix, options)
-
-
-def report(folder: Path, generation: str, run: int, suffix: str, options: argparse.Namespace) -> None:
-    steps, pieces = 20, 1_000
-    files = [folder / f"s{i}{suffix}" for i in range(max(1, options.events // (steps * pieces)))]
-    events = sum(write_log(path, generation, steps, pieces, run) for path in files)
-    size = sum(path.stat().st_size for path in files) / 1e6
-    digests: dict[str, list[str]] = {}
-
-    def all_of(name: str, fold: Callable[[Path], str]) -> float:
-        def work() -> None:
-            digests[name] = [fold(path) for path in files]
-
-        return best(options.repeat, work)
-
-    forward, backward = all_of("forward", fold_forward), all_of("backward", fold_backward)
-    assert digests["forward"] == digests["backward"]
-    rate, ratio = events / forward / 1e6, forward / backward
-    print(f"{generation:12}{run:>6}{suffix[1:]:>7}{size:>7.1f}{rate:>20.2f}{ratio:>20.1f}", flush=True)
+                rate, gain, _ = measured(generation, run, suffix, effort)
+                print(f"{generation:12}{run:>6}{suffix:>8}{rate:>20.2f}{gain:>20.1f}", flush=True)
 
 
 if __name__ == "__main__":

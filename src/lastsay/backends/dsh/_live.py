@@ -156,6 +156,7 @@ class _Driver:
         self._requests = 0
         self._answers: dict[str, dict[str, Any]] = {}
         self._waits = True
+        self._broken = False
 
     async def start(self) -> None:
         """Initialize the harness, and restore the session where that is wanted."""
@@ -193,7 +194,7 @@ class _Driver:
             async with aclosing(self._epoch(name, request)) as epoch:
                 async for events in epoch:
                     yield events
-            if self._cancelled or self._child.exit_status is not None:
+            if self._cancelled or self._broken:
                 break
         if events := await self._end():
             yield events
@@ -209,6 +210,7 @@ class _Driver:
                     yield self._normaliser.settle(name)
                 return
             if not lines:
+                self._broken = True
                 await self._child.exited(1.0)
                 return
             if events := self._push(lines):
@@ -242,20 +244,21 @@ class _Driver:
 
     async def _end(self) -> list[Event]:
         """Shut the harness down; the last events, those of its logs included where the wire was cut."""
-        alive = self._child.exit_status is None
         events: list[Event] = []
-        if alive:
+        if not self._broken:
             request, _ = self._ask("shutdown", None)
             with anyio.move_on_after(_SHUTDOWN_WITHIN):
                 while request not in self._answers and (lines := await self._child.lines()):
                     events += self._push(lines)
-        if not alive or self._cancelled:
-            await self._child.close(_GRACE)
-            events += await anyio.to_thread.run_sync(self._from_logs)
-        if alive:
-            return events + self._normaliser.close(cancelled=self._cancelled)
-        status = self._child.exit_status
-        events.append(Fault("process_exited", f"dsh ended with status {status} in the middle of the run"))
+            if not self._cancelled:
+                return events + self._normaliser.close()
+        status = self._child.exit_status  # before we end it
+        await self._child.close(_GRACE)
+        events += await anyio.to_thread.run_sync(self._from_logs)
+        if not self._broken:
+            return events + self._normaliser.close(cancelled=True)
+        how = f"ended with status {status}" if status is not None else "closed its output"
+        events.append(Fault("process_exited", f"dsh {how} in the middle of the run"))
         if said := self._child.stderr.strip():
             events.append(Notice("stderr", said))
         return events + self._normaliser.close(exit_status=status)
@@ -303,17 +306,17 @@ class _Driver:
             if self._options.resume and session.last_seq is None and name == self._options.session:
                 continue  # its log is history: nothing was begun
             for path in _logs_of(name, self._options):
-                out += self._from_log(name, path)
+                out += self._from_log(name, path, session.run)
         return out
 
-    def _from_log(self, name: str, path: Path) -> list[Event]:
+    def _from_log(self, name: str, path: Path, run: str) -> list[Event]:
         plain, framer = PlainBytes(), LineFramer()
         try:
             data = plain.push(path.read_bytes()) + plain.close()
         except MissingExtraError as error:
-            return [Fault("unread_log", str(error), run=name)]
+            return [Fault("unread_log", str(error), run=run)]
         except OSError as error:
-            return [Fault("unread_log", f"{path.name}: {error.strerror}", run=name)]
+            return [Fault("unread_log", f"{path.name}: {error.strerror}", run=run)]
         out: list[Event] = []
         for row in _own_records([item[1] for item in [*framer.push(data), *framer.close()] if isinstance(item, tuple)]):
             seq = row.seq if row.seq0 is None else row.seq0

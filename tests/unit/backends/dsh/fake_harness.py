@@ -88,10 +88,15 @@ def prompt(request: dict, number: int) -> None:
         assert reply["error"]["code"] == -32601
     if "noise" in MODES:
         sys.stdout.write("not a frame\n")
-    if {"hang", "kill"} & MODES:
+    if {"hang", "kill", "close"} & MODES:
         hang(session)
     else:
         turn(session, number, f"Answer {number}.")
+    if "close" in MODES:
+        os.close(1)
+        while sys.stdin.readline():
+            pass
+        os._exit(0)
     if "kill" in MODES:
         write_log(session, closed=False)
         sys.stderr.write("about to die\n")
@@ -101,6 +106,8 @@ def prompt(request: dict, number: int) -> None:
 
 def main() -> None:
     """Answer requests until the input ends."""
+    if "mute" in MODES:
+        sys.stdin.read()
     if "exit" in MODES:
         sys.exit("no home here")
     prompts, session = 0, ""

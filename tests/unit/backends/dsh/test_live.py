@@ -105,6 +105,46 @@ async def test_a_killed_harness_is_an_error_with_what_its_log_has(tmp_path):
 
 
 @pytest.mark.asyncio
+async def test_a_harness_that_closes_its_output_is_an_error_too(tmp_path):
+    """It still runs, and says no more: it is ended, and that is not a cancellation."""
+    async with open_run(harness(tmp_path, "close")) as run:
+        events = [event async for event in run]
+    assert ("error", "unknown", None) == (run.outcome.stop_reason, run.outcome.provenance, events[-1].exit_status)
+    assert ["process_exited"] == [event.kind for event in events if type(event) is Fault]
+
+
+@pytest.mark.asyncio
+async def test_a_harness_that_never_answers_raises_on_entry(tmp_path, monkeypatch):
+    """The wait is bounded."""
+    monkeypatch.setattr(dsh._live, "_READY_WITHIN", 0.3)
+    with pytest.raises(SourceError, match="did not answer initialize"):
+        await collect(harness(tmp_path, "mute"))
+
+
+@pytest.mark.asyncio
+async def test_a_session_can_be_gone_on_with(tmp_path):
+    """It is restored before the prompt, which may be blocks."""
+    blocks = [{"type": "text", "text": "Go on."}]
+    outcome = await collect(harness(tmp_path, prompts=(blocks,), session="s", resume=True))
+    assert ("Answer 1.", "completed") == (outcome.text, outcome.stop_reason)
+
+
+@pytest.mark.asyncio
+async def test_a_log_that_cannot_be_read_is_named(tmp_path, monkeypatch):
+    """The run ends all the same."""
+
+    class Unreadable(dsh._live.PlainBytes):
+        def push(self, data):
+            raise MissingExtraError("zstd", "reading a compressed log")
+
+    monkeypatch.setattr(dsh._live, "PlainBytes", Unreadable)
+    async with open_run(harness(tmp_path, "kill")) as run:
+        events = [event async for event in run]
+    assert ["unread_log", "process_exited"] == [event.kind for event in events if type(event) is Fault]
+    assert ("error", {}) == (run.outcome.stop_reason, dict(run.children))
+
+
+@pytest.mark.asyncio
 async def test_the_home_folder_has_no_default(monkeypatch):
     """Without it nothing is started; the environment's is taken."""
     monkeypatch.delenv("DSH_HOME", raising=False)

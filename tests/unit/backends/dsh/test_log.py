@@ -277,6 +277,30 @@ def test_broken_lines_cost_themselves(fold_epochs):
     assert 3 == faults[0].line
 
 
+def test_broken_lines_at_the_end_cost_themselves_backward_too(tmp_path, fold_epochs):
+    """No JSON, a broken payload, a second header: the last message is found past them."""
+    lines = [*log_of(*a_turn(said("kept"))).splitlines(), b"{oops", b'{"type":"assistant/message","seq":98,"data":3}']
+    lines += [b'{"type":"agent/inbox/spliced","seq":99,"data":[]}']
+    path = tmp_path / "log"
+    path.write_bytes(b"\n".join(lines) + b"\n\n")
+    (outcome,) = fold_epochs(tail_of(path)).values()
+    assert ("kept", "completed", 3) == (outcome.text, outcome.stop_reason, outcome.counts.faults)
+
+
+def test_a_second_header_is_named():
+    """Two logs in one file: the first session's name holds."""
+    events = read(log_of(*a_turn(said("x"))) + log_of(header={"id": "other"}))
+    assert ["second_header"] == [event.kind for event in events if type(event) is Fault]
+    assert {"s"} == {event.run for event in events}
+
+
+def test_broken_frames_in_a_recording_are_named():
+    """A line that is no JSON between frames."""
+    frame = b'{"jsonrpc":"2.0","method":"session.status","params":{"sessionId":"s","status":"running"}}\n'
+    events = read(frame + b"{oops\n" + frame)
+    assert ["invalid_json"] == [event.kind for event in events if type(event) is Fault]
+
+
 def test_lone_surrogates_are_read():
     """JavaScript escapes half of a pair; the text survives."""
     data = log_of(*a_turn(said("X")))

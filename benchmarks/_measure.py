@@ -2,7 +2,8 @@
 
 Everything is a ratio taken in one process: the parties run in turn (A B A B ...), each round gives one ratio, and the
 median of the rounds counts. Rounds are short and many, so that what else the machine does hits both parties alike. CPU
-time of this thread, not the clock on the wall; one core; the garbage collector rests while a party works. Absolute figures depend on the machine and are printed for orientation.
+time of this thread, not the clock on the wall; one core; the garbage collector rests while a party works. Absolute
+figures depend on the machine and are printed for orientation.
 """
 
 import asyncio
@@ -48,8 +49,8 @@ class Effort:
     events: int
 
 
-QUICK = Effort(quick=True, rounds=21, events=5_000)
-FULL = Effort(quick=False, rounds=61, events=10_000)
+QUICK = Effort(quick=True, rounds=21, events=10_000)
+FULL = Effort(quick=False, rounds=41, events=30_000)
 
 
 def pin() -> int | None:

@@ -92,9 +92,9 @@ async def _singles(events: AsyncIterator[Event], pipeline: Pipeline) -> AsyncGen
     plans = pipeline.singles
     try:
         async for event in events:
-            ones, rest = plans[type(event)]
-            for one in ones:
-                one(event)
+            look, rest = plans[type(event)]
+            if look is not None:
+                look(event)
             if rest is None:
                 yield event
             else:

@@ -15,7 +15,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -68,6 +68,21 @@ def _interrupt(child: str) -> Turns:
     return (_delegate("hang", background=True),), (Sleep(1.5), stop), (Say("I stopped it."),)
 
 
+def _reported(_child: str) -> Turns:
+    waits = (Say("I wait."),)
+    return (
+        (Say("I hand this over."), _delegate("report", background=True)),
+        waits,
+        waits,
+        (Say("The report has come."),),
+    )
+
+
+def _report(arguments: Mapping[str, str]) -> Turns:  # noqa: ARG001 - what a scenario is called with
+    send = CallTool("send_message", {"agent_id": "root", "message": "It opens at six."})
+    return (Sleep(1.0), Say("I report."), send), (Say("I have reported."),)
+
+
 DELEGATING = VERSIONS[:2]
 RECORDINGS = (
     Recording("text", (marker("text"),)),
@@ -81,6 +96,7 @@ RECORDINGS = (
     Recording("cancelled", (marker("hang"),), cancel=True),
     Recording("killed", (marker("hang"),), kill=True),
     Recording("follow-up", (marker("parent"),), turns=_follow_up, versions=DELEGATING),
+    Recording("report", (marker("parent"),), turns=_reported, versions=DELEGATING),
     Recording("interrupted-child", (marker("parent"),), turns=_interrupt, versions=DELEGATING),
     Recording("fork", (marker("text"), marker("parent")), versions=DELEGATING,
               turns=_parent(_delegate("text", tool="subagent_fork", text="The fork's answer."))),
@@ -175,7 +191,9 @@ async def record(recording: Recording, version: str, base: Path) -> None:
     home, work = base / "dsh", base / "work"
     for folder in (home, work, base.parent / "home"):
         folder.mkdir(parents=True, exist_ok=True)
-    scenarios = [Scenario("parent", "", recording.turns(""))] if recording.turns is not None else []
+    scenarios = [Scenario("report", "", _report)]
+    if recording.turns is not None:
+        scenarios.append(Scenario("parent", "", recording.turns("")))
     async with model_server(scenarios=scenarios) as server:
         env = {
             **os.environ, **extra, "HOME": str(base.parent / "home"), "DSH_HOME": str(home), "DEEPSEEK_API_KEY": "none",

@@ -88,6 +88,7 @@ class LogNormaliser:
             return [Fault("second_header", f"a second header, of session {header.id}", run=self._session.run)]
         self._session = Session(
             header.id,
+            parent=header.parent_session,
             seeded=header.is_seeded and not self._resumed,
             seed_length=None if self._resumed else header.seed_length,
             pieces=self._pieces,

@@ -60,15 +60,14 @@ from lastsay.events import (
     UsageReported,
 )
 
-__all__ = ("BULK", "OUTSIDE", "Session", "comes_from_outside")
+__all__ = ("BULK", "Session", "comes_from_outside")
 
 BULK: Final = frozenset({"request/header", "request/context", "system/message"})
 """Records of the harness's prompts and tool schemas, tens of kB each: their Notice says that they came, no more."""
 
-OUTSIDE: Final = frozenset({"user", "agent-message"})
-"""Sources of a message in the user's role that begin new work: a prompt, or a message of another agent."""
-_USER_TURNS: Final = OUTSIDE | {"subagent-settled"}
-"""Sources that the model answers as it answers a user. The others (`runtime-context`, `plugin`) set the scene."""
+_USER_TURNS: Final = frozenset({"user", "agent-message", "subagent-settled"})
+"""Sources of a message in the user's role that the model answers as a user's. The others (`plugin` and
+`runtime-context`) set the scene."""
 
 _PIECES: Final[dict[str, type[TextDelta] | type[ReasoningDelta]]] = {
     "text-chunks": TextDelta,
@@ -92,6 +91,7 @@ class Session:
 
     Args:
         run: the run's id.
+        parent: id of the parent's session, or None for a root.
         seeded: whether it begins with the copied history of a fork, up to a `session/end-seed`.
         seed_length: how many of its first records are copied history, where the header counts them (generation A).
         marks_epochs: whether a message from outside that finds the session idle starts an epoch (logs, and sessions
@@ -112,6 +112,7 @@ class Session:
         "epoch",
         "last_seq",
         "marks_epochs",
+        "parent",
         "run",
         "seeding",
         "time",
@@ -122,12 +123,14 @@ class Session:
         self,
         run: str,
         *,
+        parent: str | None = None,
         seeded: bool = False,
         seed_length: int | None = None,
         marks_epochs: bool = True,
         pieces: bool = True,
     ) -> None:
         self.run = run
+        self.parent = parent
         self.epoch = 0
         self.ended = False
         self.seeding = seeded or bool(seed_length)
@@ -382,7 +385,7 @@ class Session:
         if self.seeding:
             return
         data = _object(record.data)
-        if comes_from_outside(data):
+        if comes_from_outside(data, self.parent):
             if self.marks_epochs and self.work.turns and not self.work.running:
                 out += self.end()
                 out += self.begin_epoch()
@@ -470,11 +473,18 @@ def _turn_of(data: dict[str, Any]) -> int:
     return turn if isinstance(turn, int) else 0
 
 
-def comes_from_outside(data: dict[str, Any]) -> bool:
-    """Whether an inbox splice puts in a message that another party wrote."""
+def comes_from_outside(data: dict[str, Any], parent: str | None) -> bool:
+    """Whether an inbox splice puts in a message that begins new work: a prompt, or a message of the session's parent.
+
+    A message of a child of the session belongs to the work that the child was started for.
+    """
     inserted = data.get("inserted")
     for message in inserted if isinstance(inserted, list) else ():
         source = message.get("source") if isinstance(message, dict) else None
-        if isinstance(source, dict) and source.get("kind") in OUTSIDE:
+        if not isinstance(source, dict):
+            continue
+        if source.get("kind") == "user":
+            return True
+        if source.get("kind") == "agent-message" and parent is not None and source.get("senderSessionId") == parent:
             return True
     return False

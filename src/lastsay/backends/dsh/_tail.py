@@ -68,6 +68,7 @@ def _kept(lines: Iterator[bytes], header: SessionHeader | None) -> list[bytes]:
     splice: int | None = None
     seed = header.seed_length if header is not None and header.seed_length is not None else 0
     seeded = header is not None and header.is_seeded
+    parent = header.parent_session if header is not None else None
     for line in lines:
         try:
             row = typed(line, RowEnvelope)
@@ -81,7 +82,7 @@ def _kept(lines: Iterator[bytes], header: SessionHeader | None) -> list[bytes]:
             return kept[: splice + 1]
         kept.append(line)
         if kind == "agent/inbox/spliced":
-            splice = len(kept) - 1 if _from_outside(row) else splice
+            splice = len(kept) - 1 if _from_outside(row, parent) else splice
         elif kind in _IN_TURN:
             splice = None
             found = found or (kind == "assistant/message" and _has_content(row))
@@ -98,12 +99,12 @@ def _has_content(row: RowEnvelope) -> bool:
     return bool(message and message.get("content"))
 
 
-def _from_outside(row: RowEnvelope) -> bool:
+def _from_outside(row: RowEnvelope, parent: str | None) -> bool:
     try:
         data = msgspec.json.decode(row.data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return False
-    return isinstance(data, dict) and comes_from_outside(data)
+    return isinstance(data, dict) and comes_from_outside(data, parent)
 
 
 def _lines_backward(blocks: Iterator[bytes]) -> Iterator[bytes]:

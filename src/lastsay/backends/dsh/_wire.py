@@ -182,10 +182,8 @@ class WireNormaliser:
     def _session_event(self, name: str, event: Any) -> list[Event]:
         if not isinstance(event, dict) or not isinstance(event.get("type"), str):
             return [Fault("invalid_event", f"session {name}: no type", raw=repr(event)[:200])]
-        session, out = self._session(name)
         kind, data = event["type"], event.get("data")
-        if name in self._unannounced:
-            out += self._announce(name, _prompt_of(data))
+        session, out = self._session(name, _prompt_of(data))
         seq, time = event.get("seq"), event.get("time")
         events = session.push(
             kind, data, seq if isinstance(seq, int) else None, time if isinstance(time, (int, float)) else None
@@ -202,20 +200,23 @@ class WireNormaliser:
         return events
 
     def _status(self, name: str, params: dict[str, Any]) -> list[Event]:
-        session, out = self._session(name)
         if params.get("status") == "running":
             self._running.add(name)
         else:
             self._running.discard(name)
+        if name in self._unannounced:
+            return []  # it says nothing about which call the child belongs to
+        session, out = self._session(name)
         return out if session.ended else [*out, Notice("session_status", params, run=session.run)]
 
     def _child_started(self, child: str, parent: Any) -> list[Event]:
-        known = self.sessions.get(child)
-        if known is not None:
-            return [*known.end(), *known.begin_epoch()]
-        self.sessions[child] = Session(child, marks_epochs=False)
-        if isinstance(parent, str):
-            self.parents[child] = parent
+        if child in self.sessions:
+            known, out = self._session(child)
+            return [*out, *known.end(), *known.begin_epoch()]
+        above = parent if isinstance(parent, str) else None
+        self.sessions[child] = Session(child, parent=above, marks_epochs=False)
+        if above is not None:
+            self.parents[child] = above
         able = self._able(child)
         if len(able) > 1:
             self._unannounced.append(child)
@@ -237,8 +238,6 @@ class WireNormaliser:
 
     def _child_finished(self, child: str, params: dict[str, Any]) -> list[Event]:
         session, out = self._session(child)
-        if child in self._unannounced:
-            out += self._announce(child, None)
         said = params.get("stopReason")
         if session.ended:
             return [*out, Fault("unexpected_end", "a second end of the same epoch", run=session.run)]
@@ -247,10 +246,11 @@ class WireNormaliser:
 
     # Sessions.
 
-    def _session(self, name: str) -> tuple[Session, list[Event]]:
+    def _session(self, name: str, prompt: str | None = None) -> tuple[Session, list[Event]]:
+        """The session of that name, and its start where that has not been told. The prompt is a child's first one."""
         found = self.sessions.get(name)
         if found is not None:
-            return found, []
+            return found, self._announce(name, prompt) if name in self._unannounced else []
         if self._root is None:
             self._root = name
         session = self.sessions[name] = Session(self._run_of(name))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lastsay.backends.dsh import LogNormaliser, LogReader, WireNormaliser, events_of, looks_like, recognises, tail_of
 from lastsay.errors import MissingExtraError
-from lastsay.events import EpochStarted, Fault, Message, ReasoningDelta, RunEnded, RunStarted, TextDelta
+from lastsay.events import Fault, Message, ReasoningDelta, RunEnded, RunStarted, TextDelta
 from lastsay.logs import find_logs, fold_log
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "dsh"
@@ -58,9 +58,10 @@ def a_turn(*records, turn=1, kind="completed"):
     return [start, ("step/start", at), *records, ("step/end", at), end]
 
 
-def from_outside(kind="user"):
+def from_outside(kind="user", sender=None):
     """A message of that source, put into the inbox."""
-    return "agent/inbox/spliced", {"target": "next-turn", "start": 0, "inserted": [{"source": {"kind": kind}}]}
+    source = {"kind": kind, "senderSessionId": sender}
+    return "agent/inbox/spliced", {"target": "next-turn", "start": 0, "inserted": [{"source": source}]}
 
 
 @pytest.mark.parametrize("name", LOGS)
@@ -145,7 +146,7 @@ def built(steps):
         elif what == "outside":
             records.append(from_outside())
         elif what == "notice":
-            records.append(from_outside("subagent-settled"))
+            records.append(from_outside("subagent-settled", "child"))
         elif what == "title":
             records.append(("session/title", {"title": "t"}))
         elif what == "drop":
@@ -237,12 +238,28 @@ def test_a_resumed_session_is_not_taken_for_a_fork(fold_epochs):
     assert ["one", "two"] == [outcome.text for outcome in fold_epochs(read(log_of(*records))).values()]
 
 
-def test_a_notice_does_not_begin_an_epoch_and_a_message_from_outside_does():
-    """A settled child's notice goes on with the epoch; a prompt or another agent's message opens the next."""
-    first, second = a_turn(said("one")), a_turn(said("two", turn=2), turn=2)
-    for kind, epochs in (("subagent-settled", 0), ("user", 1), ("agent-message", 1)):
-        events = read(log_of(from_outside(), *first, from_outside(kind), *second))
-        assert epochs == sum(type(event) is EpochStarted for event in events)
+@pytest.mark.parametrize(
+    ("kind", "sender", "epochs"),
+    [("user", None, 2), ("agent-message", "p", 2), ("agent-message", "child", 1), ("subagent-settled", "child", 1)],
+)
+def test_a_prompt_or_the_parents_message_begins_an_epoch(kind, sender, epochs, tmp_path, fold_epochs):
+    """What its own children send to an idle session goes on with the epoch that they were started in."""
+    first, second = a_turn(said("one")), a_turn(said(None, turn=2), turn=2)
+    path = tmp_path / "log"
+    path.write_bytes(log_of(from_outside(), *first, from_outside(kind, sender), *second, header={"parentSession": "p"}))
+    outcomes = list(fold_epochs(read(path.read_bytes())).values())
+    assert ["one", None][:epochs] == [outcome.text for outcome in outcomes]
+    assert outcomes[-1].digest == next(iter(fold_epochs(tail_of(path)).values())).digest
+
+
+@pytest.mark.parametrize("version", ["0.1.5rc1", "0.2.1rc2"])
+def test_a_childs_report_to_its_idle_parent_is_no_new_epoch(version, frames_of, fold_epochs):
+    """One prompt, three turns, one outcome: on the wire and in the log."""
+    wire = WireNormaliser()
+    events = [event for frame in frames_of(f"{version}/report.wire.jsonl") for event in wire.push(frame)]
+    logged = read((FIXTURES / version / "report.0.session.jsonl").read_bytes())
+    for name, outcomes in (("main", fold_epochs(events + wire.close())), ("root", fold_epochs(logged))):
+        assert ["The report has come."] == [out.text for (run, _), out in outcomes.items() if run == name]
 
 
 def test_a_log_that_ends_inside_a_line_or_a_frame_gives_the_rest(tmp_path):

@@ -330,6 +330,30 @@ def test_no_payload_is_ever_raised(records):
     assert counts[RunEnded] == counts[RunStarted] + counts[EpochStarted]
 
 
+@pytest.mark.parametrize("first", ["status", "finished", "record", "again", "close"])
+def test_a_child_whose_cause_is_not_told_yet_starts_before_anything_of_it(first):
+    """Two open calls, and no prompt to tell by: whatever comes of the child first, its start comes before."""
+    wire = WireNormaliser()
+    for name in ("a", "b"):
+        call = {"callId": name, "name": "subagent", "arguments": json.dumps({"prompt": name})}
+        wire.push(event_frame("tool/call", call))
+    child = {"childSessionId": "c", "parentSessionId": "s"}
+    assert [] == wire.push({"method": "subagent.started", "params": child})
+    frames = {
+        "status": {"method": "session.status", "params": {"sessionId": "c", "status": "running"}},
+        "finished": {"method": "subagent.finished", "params": {**child, "stopReason": "aborted"}},
+        "again": {"method": "subagent.started", "params": child},
+    }
+    events = wire.push(frames[first]) if first in frames else []
+    if first == "record":
+        events = wire.push_record("c", "turn/start", {"turn": 1}, 0, None)
+    events += wire.close()
+    of_child = [event for event in events if event.run == "c"]
+    assert RunStarted(parent="main", backend="dsh", run="c") == of_child[0]
+    assert RunEnded is type(of_child[-1])
+    assert 1 == sum(type(event) is RunStarted for event in of_child)
+
+
 def test_closing_twice_gives_nothing_more():
     """Close is idempotent."""
     wire = WireNormaliser()

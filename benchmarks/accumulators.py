@@ -4,6 +4,7 @@ Each party gets the same pieces, already in its own vocabulary, so only its accu
 """
 
 import inspect
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -116,14 +117,14 @@ def openai_sdk(count: int) -> Callable[[], str]:
 
 def litellm_builder(count: int) -> Callable[[], str]:
     """litellm: stream_chunk_builder, over all chunks at the end."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # it would fetch a price list from the network
     import litellm
     from litellm.types.utils import Delta, ModelResponseStream, StreamingChoices
 
+    deltas = [Delta(role="assistant", content=WORDS[i & 7]) for i in range(count)]
     chunks = [
-        ModelResponseStream(
-            id="c", model="m", choices=[StreamingChoices(index=0, delta=Delta(role="assistant", content=WORDS[i & 7]))]
-        )
-        for i in range(count)
+        ModelResponseStream(id="c", model="gpt-4o", choices=[StreamingChoices(index=0, delta=delta)])
+        for delta in deltas
     ]
 
     def work() -> str:

@@ -93,14 +93,15 @@ class Broadcast(AbstractAsyncContextManager["Broadcast"]):
         return tuple(lane.statistics() for lane in self._lanes)
 
     async def _deliver(self, batch: list[Event]) -> None:
-        while not self._begun or all(lane.mailbox.closed for lane in self._lanes):
+        while not self._begun or not self._heard():
             await self._signal.wait()
-        lanes = tuple(self._lanes)
-        for lane in lanes:
-            lane.offer(batch)
-        for lane in lanes:
-            if lane.blocks:
-                await lane.mailbox.wait_for_room()
+        full = [lane for lane in self._lanes if lane.offer(batch)]
+        for lane in full:
+            await lane.mailbox.wait_for_room()
+
+    def _heard(self) -> bool:
+        """Whether anyone listens."""
+        return any(not lane.mailbox.closed for lane in self._lanes)
 
     def _finish(self, error: BaseException | None) -> None:
         self._finished, self._error = True, error

@@ -9,7 +9,7 @@
 End records are never dropped, under any policy.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Final, Literal, NamedTuple
@@ -62,15 +62,23 @@ class Lane:
         self._delivered = self._dropped = self._gap = 0
         self._cut = False
 
-    def offer(self, batch: list[Event]) -> None:
-        """Put in what the policy allows."""
+    def offer(self, batch: list[Event]) -> bool:
+        """Put in what the policy allows; whether the source has to wait for this lane now."""
         box = self.mailbox
         if box.closed:
             self._dropped += len(batch)
-            return
+            return False
+        if self.policy == "block":
+            self._delivered += len(batch)
+            box.put_nowait(batch)
+            return box.waiting >= box.room
+        self._offer_unblocked(box, batch)
+        return False
+
+    def _offer_unblocked(self, box: Mailbox, batch: list[Event]) -> None:
         if self._cut:
             self._put([event for event in batch if type(event) is RunEnded], len(batch))
-        elif self.policy == "block" or box.waiting + len(batch) <= max(box.room, len(batch) if not box.waiting else 0):
+        elif box.waiting + len(batch) <= max(box.room, len(batch) if not box.waiting else 0):
             if self._gap:
                 self._tell_gap()
             self._put(batch, len(batch))
@@ -93,11 +101,6 @@ class Lane:
         self.mailbox.put_nowait([Notice("deltas_dropped", {"count": self._gap})])
         self._gap = 0
 
-    @property
-    def blocks(self) -> bool:
-        """Whether the source has to wait for this lane now."""
-        return self.policy == "block" and self.mailbox.full
-
     def finish(self, error: BaseException | None) -> None:
         """No more will come."""
         if self._gap:
@@ -119,7 +122,7 @@ class LaneEntry(AbstractAsyncContextManager[AsyncIterator[list[Event]]]):
         self._lane = lane
 
     async def __aenter__(self) -> AsyncIterator[list[Event]]:
-        self._generator = _taken(self._lane.mailbox)
+        self._generator = self._lane.mailbox.lists()
         return self._generator
 
     async def __aexit__(
@@ -127,8 +130,3 @@ class LaneEntry(AbstractAsyncContextManager[AsyncIterator[list[Event]]]):
     ) -> None:
         self._lane.mailbox.drop()
         await self._generator.aclose()
-
-
-async def _taken(mailbox: Mailbox) -> AsyncGenerator[list[Event], None]:
-    while batch := await mailbox.take():
-        yield batch

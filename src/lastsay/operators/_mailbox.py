@@ -7,6 +7,7 @@ once. Handing over 64 events this way costs what handing over one costs, which i
 
 import asyncio
 from collections import deque
+from collections.abc import AsyncGenerator
 from typing import Final
 
 import anyio
@@ -72,11 +73,6 @@ class Mailbox:
         self._error: BaseException | None = None
 
     @property
-    def full(self) -> bool:
-        """Whether a writer would have to wait."""
-        return self.waiting >= self.room and not self._closed
-
-    @property
     def closed(self) -> bool:
         """Whether the writer or the reader has finished."""
         return self._closed
@@ -132,6 +128,17 @@ class Mailbox:
                 return []
             await self._filled.wait()
         return self.take_nowait()
+
+    async def lists(self) -> AsyncGenerator[list[Event], None]:
+        """Everything that comes, in lists, to the end; raises what the writer closed with."""
+        while True:
+            while not self._batches:
+                if self._closed:
+                    if self._error is not None:
+                        raise self._error
+                    return
+                await self._filled.wait()
+            yield self.take_nowait()
 
     def take_nowait(self, most: int | None = None) -> list[Event]:
         """Everything that is waiting, or about `most` events of it; an empty list if nothing is."""

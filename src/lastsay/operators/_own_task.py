@@ -48,7 +48,7 @@ def own_task(*, room: int = ROOM) -> Operator:
     """
 
     def operator(source: Stream | AsyncIterable[Event]) -> Stream:
-        return pumped(source, _taken, room=room)
+        return pumped(source, Mailbox.lists, room=room)
 
     return operator
 
@@ -62,11 +62,6 @@ def pumped(
     """The stream of what `read` makes of a mailbox that a task of its own fills from the source."""
     stream = as_stream(source)
     return Stream(lambda: _Pumped(stream, read, room))
-
-
-async def _taken(mailbox: Mailbox) -> AsyncGenerator[list[Event], None]:
-    while batch := await mailbox.take():
-        yield batch
 
 
 class _Pumped(AbstractAsyncContextManager[AsyncIterator[list[Event]]]):

@@ -125,7 +125,7 @@ class SplitRuns(AbstractAsyncContextManager[AsyncIterator[RunStream]]):
                 touched.append(self._give(parts.pop(event.run)))
         touched += [self._give(part) for part in parts.values()]
         for lane in touched:
-            if lane is not None and lane.blocks:
+            if lane is not None:
                 await lane.mailbox.wait_for_room()
 
     def _give(self, part: list[Event]) -> Lane | None:
@@ -136,12 +136,12 @@ class SplitRuns(AbstractAsyncContextManager[AsyncIterator[RunStream]]):
             lane, part = self._open(run, part)
             if lane is None:
                 return None
-        lane.offer(part)
+        full = lane.offer(part)
         if type(part[-1]) is RunEnded:
             del self._lanes[run]
             self._ended.add(run)
             lane.finish(None)
-        return lane
+        return lane if full else None
 
     def _open(self, run: str, part: list[Event]) -> tuple[Lane | None, list[Event]]:
         if run in self._ended:

@@ -34,12 +34,12 @@ from lastsay.backends.dsh._shapes import (
     PackedCall,
     PackedData,
     PackedRow,
-    StreamRecord,
     ToolCallData,
     ToolResultData,
     TurnEndData,
     typed,
 )
+from lastsay.backends.dsh._streams import DELTAS, PACKED, ROWS, expanded, finish_of, pieces_of
 from lastsay.backends.dsh._work import ConsumedWork, StopFound
 from lastsay.events import (
     ABORTED,
@@ -51,7 +51,6 @@ from lastsay.events import (
     Message,
     MessageStarted,
     Notice,
-    ReasoningDelta,
     RunEnded,
     TextDelta,
     ToolCall,
@@ -68,16 +67,6 @@ BULK: Final = frozenset({"request/header", "request/context", "system/message"})
 _USER_TURNS: Final = frozenset({"user", "agent-message", "subagent-settled"})
 """Sources of a message in the user's role that the model answers as a user's. The others (`plugin` and
 `runtime-context`) set the scene."""
-
-_PIECES: Final[dict[str, type[TextDelta] | type[ReasoningDelta]]] = {
-    "text-chunks": TextDelta,
-    "reasoning-chunks": ReasoningDelta,
-}
-_ROWS: Final = frozenset({*_PIECES, "tool-call-chunks"})
-_DELTAS: Final[dict[str, type[TextDelta] | type[ReasoningDelta]]] = {
-    "text-delta": TextDelta,
-    "reasoning-delta": ReasoningDelta,
-}
 
 
 class _Record(NamedTuple):
@@ -157,7 +146,7 @@ class Session:
             time: when it was written, in milliseconds since the epoch.
         """
         if seq is not None:
-            if kind not in _ROWS:
+            if kind not in ROWS:
                 if self.last_seq is not None and seq <= self.last_seq:
                     return []
                 self.last_seq = seq
@@ -219,25 +208,26 @@ class Session:
         draft = self._draft_of(data.turn, data.step, out)
         chunk = data.chunk
         what = chunk.get("type")
-        delta = _DELTAS.get(what) if isinstance(what, str) else None
+        delta = DELTAS.get(what) if isinstance(what, str) else None
         if delta is not None:
             out.append(delta(str(chunk.get("text", "")), draft, run=self.run, seq=record.seq))
         elif what == "usage":
             self._usage = usage_of(chunk.get("usage"))
         elif what == "finish":
-            self._finish, failure = _finish_of(chunk)
+            self._finish, failure = finish_of(chunk)
             if self._finish == "error":
                 self._abort_draft(out, failure)
 
     def _packed(self, record: _Record, out: list[Event]) -> None:
-        delta = _PIECES.get(record.kind)
+        delta = PACKED.get(record.kind)
         if delta is None:
             self._unseen(record.seq, typed(record.data, PackedCall).args)
             return
         data = typed(record.data, PackedData)
         texts = self._unseen(record.seq, data.texts)
         if texts and not self.seeding:
-            out += self._pieces(delta, texts, self._draft_of(data.turn, data.step, out))
+            draft = self._draft_of(data.turn, data.step, out)
+            out += pieces_of(delta, texts, draft, self.run, apart=self._pieces_apart)
 
     def _unseen(self, first: int | None, members: list[str]) -> list[str]:
         """The members of a packed row that did not come before, one by one (on the wire, before a log was read)."""
@@ -257,13 +247,7 @@ class Session:
             return None
         texts = row.data.texts
         self.last_seq = last + len(texts)
-        return self._pieces(TextDelta, texts, draft)
-
-    def _pieces(self, delta: type[TextDelta] | type[ReasoningDelta], texts: list[str], message: str) -> list[Event]:
-        run = self.run
-        if not self._pieces_apart and len(texts) > 1:
-            texts = ["".join(texts)]
-        return [delta(text, message, run=run) for text in texts]
+        return pieces_of(TextDelta, texts, draft, self.run, apart=self._pieces_apart)
 
     def _draft_of(self, turn: int, step: int, out: list[Event]) -> str:
         if self._draft is None:
@@ -297,7 +281,9 @@ class Session:
             name, self._draft = self._draft, None
         elif data.stream:
             out.append(MessageStarted(name, run=self.run))
-            finish, _, usage = self._expand(data.stream, name, out)
+            stream = expanded(data.stream, name, self.run, apart=self._pieces_apart)
+            out += stream.events
+            finish, usage = stream.finish, stream.usage
         self._finish = self._usage = None
         out.append(
             Message(
@@ -317,32 +303,11 @@ class Session:
         data = typed(record.data, AssistantData)
         name = self._next_call(data.turn, data.step)
         out.append(MessageStarted(name, run=self.run))
-        finish, failure, usage = self._expand(data.stream, name, out)
-        if usage is not None:
-            out.append(UsageReported(usage, name, run=self.run))
-        out.append(AttemptAborted(name, failure or finish, run=self.run, seq=record.seq))
-
-    def _expand(
-        self, stream: list[StreamRecord], name: str, out: list[Event]
-    ) -> tuple[str | None, str | None, Usage | None]:
-        run = self.run
-        finish = failure = usage = None
-        for record in stream:
-            pieces = _PIECES.get(record.type)
-            if pieces is not None:
-                out += self._pieces(pieces, record.texts, name)
-                continue
-            chunk = record.chunk
-            if chunk is None:
-                continue
-            what = chunk.get("type")
-            if what == "finish":
-                finish, failure = _finish_of(chunk)
-            elif what == "usage":
-                usage = usage_of(chunk.get("usage"))
-            elif isinstance(what, str) and what in _DELTAS:
-                out.append(_DELTAS[what](str(chunk.get("text", "")), name, run=run))
-        return finish, failure, usage
+        stream = expanded(data.stream, name, self.run, apart=self._pieces_apart)
+        out += stream.events
+        if stream.usage is not None:
+            out.append(UsageReported(stream.usage, name, run=self.run))
+        out.append(AttemptAborted(name, stream.failure or stream.finish, run=self.run, seq=record.seq))
 
     def _tool_call(self, record: _Record, out: list[Event]) -> None:
         if not self.seeding:
@@ -444,15 +409,6 @@ def _cut(*, cancelled: bool, running: bool) -> StopFound:
         return ABORTED, None, "recovered", None
     where = "inside a turn" if running else "before any turn had run"
     return ERROR, None, "unknown", f"the stream ended {where}"
-
-
-def _finish_of(chunk: dict[str, Any]) -> tuple[str | None, str | None]:
-    reason = chunk.get("reason")
-    if not isinstance(reason, dict):
-        return None, None
-    failure = reason.get("failure")
-    code = failure.get("code") if isinstance(failure, dict) else None
-    return str(reason.get("kind")), str(code) if code is not None else None
 
 
 def _decoded(raw: Any) -> Any:

@@ -227,6 +227,7 @@ class Journal:
 
     def _add_message(self, message: Message) -> None:
         self._streaming = _NOTHING
+        self._pieces = []  # the draft's own: what it held goes with it
         counts = _counts(message)
         if not (counts and self._replaced(message)):
             self.items.append(message)

@@ -224,12 +224,30 @@ def _together(ones: Sequence[Handler]) -> Handler | None:
         ones = (*ones[:3], rest)
     first, second, *more = ones
     third = more[0] if more else None
+    fourth = more[1] if len(more) > 1 else None
     if third is None:
-        return lambda event: (first(event), second(event))
-    if len(more) == 1:
-        return lambda event: (first(event), second(event), third(event))
-    fourth = more[1]
-    return lambda event: (first(event), second(event), third(event), fourth(event))
+
+        def two(event: Event) -> None:
+            first(event)
+            second(event)
+
+        return two
+    if fourth is None:
+
+        def three(event: Event) -> None:
+            first(event)
+            second(event)
+            third(event)
+
+        return three
+
+    def four(event: Event) -> None:
+        first(event)
+        second(event)
+        third(event)
+        fourth(event)
+
+    return four
 
 
 def _observe_run(one: Handler) -> Handler:

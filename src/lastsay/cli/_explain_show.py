@@ -46,7 +46,7 @@ _EVIDENCE: Final = {
     "last_attempt_failed": "the last model call failed, and nothing was said after it",
     "synthetic_end": "the last message was written by the harness",
     "last_message_stop": "the last message was cut or declined",
-    "no_end_record": "the log has no end record",
+    "no_end_record": "the log has no end record of its own",
 }
 _NONE: Final = {
     "never_spoke": "nothing came from the model",

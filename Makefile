@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 OFFLINE := $(BIN)/python scripts/loopback_only.py
 
-.PHONY: help demo test lint types live bench clean
+.PHONY: help demo test lint types live bench check-phoenix check-mlflow clean
 
 help:
 	@echo "make demo    run real Claude Code children on a scripted model server, and compare"
@@ -15,6 +15,7 @@ help:
 	@echo "make lint    formatting, lint, import contracts"
 	@echo "make types   mypy and pyright"
 	@echo "make bench   the benchmark table"
+	@echo "make check-phoenix, make check-mlflow    what these two show of a nested run (installs 850 MB each)"
 
 $(VENV)/base: constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -54,6 +55,10 @@ live: $(VENV)/dev
 
 bench: $(VENV)/dev
 	$(BIN)/python -m benchmarks $(BENCH)
+
+check-phoenix check-mlflow: $(VENV)/dev
+	$(BIN)/python scripts/$(subst -,_,$@).py --install
+	$(OFFLINE) $(BIN)/python scripts/$(subst -,_,$@).py
 
 clean:
 	rm -rf $(VENV) .venv-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -36,8 +36,14 @@ class Row:
         """ok, watch (within 15 % of the goal), missed or absent."""
         if self.measured is None:
             return "absent"
-        share = self.measured / self.goal if self.direction == "at most" else self.goal / self.measured
-        return "missed" if share > 1 else "watch" if share > 0.85 else "ok"
+        return "missed" if self.share > 1 else "watch" if self.share > 0.85 else "ok"
+
+    @property
+    def share(self) -> float:
+        """What was measured as a share of the goal: over 1 misses it; 0 where nothing was measured."""
+        if self.measured is None:
+            return 0.0
+        return self.measured / self.goal if self.direction == "at most" else self.goal / self.measured
 
 
 @dataclass(frozen=True)

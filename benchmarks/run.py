@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks._measure import FULL, QUICK, Row, pin
 
-MODULES = ("pipelines", "broadcasts", "folds", "accumulators", "bytes_in", "growth", "memory")
+MODULES = ("pipelines", "broadcasts", "folds", "accumulators", "bytes_in", "growth", "memory", "telemetry", "dsh_logs")
 PEERS = ("aiostream", "anthropic", "pydantic-ai-slim", "openai", "litellm", "anyio", "msgspec", "pydantic")
 RESULTS = Path(__file__).parent / "results"
 
@@ -44,6 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the benchmarks; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="smaller and fewer rounds: under a minute")
+    parser.add_argument("--slack", type=float, default=1.0, help="fail only over this many times a goal (CI: 2)")
     parser.add_argument("--only", default="", help="only modules whose name holds this word")
     options = parser.parse_args(arguments)
     core = pin()
@@ -71,7 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
     missed = [row for row in rows if row.status == "missed"]
     absent = sum(row.status == "absent" for row in rows)
     print(f"{len(rows)} rows, {len(missed)} missed, {absent} absent, {report['seconds']} s")
-    return 1 if missed else 0
+    return 1 if any(row.share > options.slack for row in rows) else 0
 
 
 if __name__ == "__main__":

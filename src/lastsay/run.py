@@ -266,8 +266,8 @@ class Run:
         """Settle every run that is open, the children before the root."""
         how = self._how or _how_left(error)
         self._how = how
-        if self._root is None:
-            self._begin(MAIN, None)
+        if self.root is None:
+            self._begin(self._root or MAIN, None)
         for activation in list(reversed(self._open.values())):
             if activation.start.run != self._root:
                 self._close_child(activation, how)

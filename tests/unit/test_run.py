@@ -364,3 +364,14 @@ async def test_a_source_of_something_else_is_named() -> None:
     with pytest.raises(UsageError, match="'int'"):
         await collect(source.stream)
     assert 1 == source.closed
+
+
+async def test_a_named_root_ends_also_if_it_never_spoke() -> None:
+    """With the root's id given, leaving before its first event still gives it a start, an end and an outcome."""
+    log: list[tuple[str, Any]] = []
+    with anyio.move_on_after(0.05):
+        async with open_run(Source(60).stream, root="boss", consumers=[Record(log)]) as run:
+            async for _ in run:
+                pass
+    assert ["record start boss", "record end boss"] == words(log)
+    assert ("aborted", "never_spoke") == (run.outcome.stop_reason, run.outcome.none_reason)

@@ -36,7 +36,7 @@ def end_event(end: RunEnd) -> dict[str, Any]:
     outcome = end.outcome
     event = {**start_event(end.start), "type": _END, "stopReason": outcome.stop_reason}
     if outcome.output is not None:
-        event["lastAssistantMessage"] = msgspec.to_builtins(list(outcome.output))
+        event["lastAssistantMessage"] = msgspec.to_builtins(list(outcome.output), enc_hook=repr)
     return {**event, "policy": outcome.policy, "digest": outcome.digest}
 
 

@@ -12,10 +12,12 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """Both event loops."""
     return str(request.param)
 
 
 async def drain(child: scripted.Script) -> list[Event]:
+    """All that the child plays."""
     async with child as events:
         return [event async for event in events]
 

@@ -38,7 +38,7 @@ demo: $(VENV)/demo
 	@$(BIN)/python scripts/loopback_only.py --best-effort $(BIN)/lastsay demo $(DEMO)
 
 test: $(VENV)/test
-	$(BIN)/python -m pytest -m "not live" --ignore=tests/live $(TESTS)
+	$(BIN)/python -m pytest -n auto -m "not live" --ignore=tests/live $(TESTS)
 
 lint: $(VENV)/dev
 	$(BIN)/ruff format --check .
@@ -51,7 +51,7 @@ types: $(VENV)/dev
 
 live: $(VENV)/dev
 	$(BIN)/python scripts/install_harnesses.py
-	$(OFFLINE) $(BIN)/python -m pytest -m live $(TESTS)
+	$(OFFLINE) $(BIN)/python -m pytest -m live tests $(TESTS)
 
 bench: $(VENV)/dev
 	$(BIN)/python -m benchmarks $(BENCH)

@@ -11,9 +11,7 @@ from lastsay.errors import UsageError
 from lastsay.operators import FunctionBridge
 from lastsay.receipts import FunctionResult, Limits, Verdict
 
-sdk = pytest.importorskip("claude_agent_sdk", reason="the claude extra is not installed")
-
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.live]  # the SDK's own bridge is the other side
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAIAAAD91JpzAAAAEElEQVR4nGM4wcUFRAwQCgAbFgNxOExuRAAAAABJRU5ErkJggg=="
 ID = "claudecode/toolUseId"

@@ -112,8 +112,10 @@ async def test_functions_are_declared_with_their_hints() -> None:
 
 async def test_options_keep_what_they_had() -> None:
     """Another server, other allowed tools and a larger line limit stay."""
+    from claude_agent_sdk import ClaudeAgentOptions
+
     server = FunctionServer(FunctionBridge(), [Function(name="f")])
-    given = sdk.ClaudeAgentOptions(
+    given = ClaudeAgentOptions(
         mcp_servers={"other": {"command": "x"}}, allowed_tools=["Read"], max_buffer_size=64 * 1024 * 1024
     )
     made = server.configure(given)
@@ -123,7 +125,7 @@ async def test_options_keep_what_they_had() -> None:
     assert 16 * 1024 * 1024 == server.configure().max_buffer_size
     assert ["Read"] == given.allowed_tools
     with pytest.raises(UsageError, match="mcp_servers"):
-        server.configure(sdk.ClaudeAgentOptions(mcp_servers="servers.json"))
+        server.configure(ClaudeAgentOptions(mcp_servers="servers.json"))
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,9 @@ from lastsay.receipts import (
 )
 
 TOOL = "mcp__functions__f"
-TEXTS = st.sampled_from(["", " ", "\ufeff", "\x85", "x", " x ", "Unknown error", "Command failed with no output", "no"])
+TEXTS = st.sampled_from(
+    ["", " ", "\ufeff", "\x85", "x", " x ", "Unknown error", "Command failed with no output", "no", "e" * 11_025]
+)
 RESULTS = st.builds(
     FunctionResult,
     success=st.booleans(),
@@ -59,11 +61,33 @@ class Bridge(RuleBasedStateMachine):
 
     @precondition(lambda self: not self.closed)
     @rule(target=calls)
+    def announce_only(self) -> str:
+        return self.announce()
+
     def announce(self) -> str:
         self.count += 1
         call = f"c{self.count}"
         self.ledger.announce(call, "f", tool=TOOL, at=self.now)
         self.drain()
+        return call
+
+    @precondition(lambda self: not self.closed)
+    @rule(target=calls, result=RESULTS)
+    def announce_and_submit(self, result: FunctionResult) -> str:
+        call = self.announce()
+        self.submit(call, result)
+        return call
+
+    @precondition(lambda self: not self.closed)
+    @rule(target=calls, result=RESULTS, with_record=st.booleans(), retries=st.integers(0, 2))
+    def undisturbed(self, result: FunctionResult, with_record: bool, retries: int) -> str:
+        """Nothing comes between: then the result must be confirmed, whatever the other calls do."""
+        call = self.announce()
+        for _ in range(1 + retries):
+            self.submit(call, result)
+        self.honest_receipt(call, with_record)
+        (verdict,) = self.settlements[call]
+        assert verdict.confirmed
         return call
 
     @rule(call=calls)
@@ -75,6 +99,9 @@ class Bridge(RuleBasedStateMachine):
         raise AssertionError("a repeated call was taken")
 
     @rule(call=calls, result=RESULTS)
+    def submit_any(self, call: str, result: FunctionResult) -> None:
+        self.submit(call, result)
+
     def submit(self, call: str, result: FunctionResult) -> None:
         before = self.ledger.record(call)
         assert before is not None
@@ -115,6 +142,9 @@ class Bridge(RuleBasedStateMachine):
         self.drain()
 
     @rule(call=calls, with_record=st.booleans())
+    def any_honest_receipt(self, call: str, with_record: bool) -> None:
+        self.honest_receipt(call, with_record)
+
     def honest_receipt(self, call: str, with_record: bool) -> None:
         result = self.results.get(call)
         if result is None:

@@ -13,6 +13,7 @@ PAGE = ROOT / "CONTRIBUTING.md"
 BEGIN, END = "<!-- map: scripts/map_tree.py writes this -->", "<!-- end of map -->"
 FOLDERS = {
     "tests/unit": "mirrors src",
+    "tests/typing": "how the public names type; read by the checkers, never run",
     "tests/properties": "hypothesis: what must hold for every input",
     "tests/conformance": "the checks that every operator and backend must pass",
     "tests/cases": "failures reported in public, replayed",

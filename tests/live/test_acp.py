@@ -176,6 +176,12 @@ async def test_events_of_a_tool_run(agent: Agent) -> None:
     assert len({message.message for message in messages}) == 2
 
 
+async def test_an_agent_that_knows_protocol_1_only_may_be_offered_2(agent: Agent) -> None:
+    """It answers with its own version, and the run is as usual."""
+    outcome = await collect(agent.stream("text", protocol=2))
+    assert (TEXT, "completed") == (text_of(outcome), outcome.stop_reason)
+
+
 async def asked(agent: Agent, scenario: str, before: int) -> Request:
     """The request that plays the scenario, once it is being answered."""
     for _ in range(6000):

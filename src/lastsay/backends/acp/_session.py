@@ -145,7 +145,7 @@ class Session:
     def plain(self) -> Draft | None:
         """The open message, if pieces with its id can simply be added to it, each with a `TextDelta`."""
         draft = self._open
-        return draft if draft is not None and draft.origin == "model" and self._half is None else None
+        return draft if draft is not None and draft.origin == "model" else None
 
     def settle(self) -> None:
         """Join what was added to the open message, if it is much."""

@@ -575,6 +575,43 @@ def test_a_permission_request_is_told_and_waits_in_the_inbox() -> None:
     assert len(normaliser.inbox) == 2
 
 
+def lines_of(*frames: Any) -> list[tuple[int, bytes]]:
+    """Frames as numbered lines."""
+    return [(number, json.dumps(frame).encode()) for number, frame in enumerate(frames, 1)]
+
+
+def test_a_marked_piece_in_a_run_of_plain_ones() -> None:
+    """The mark is seen though the id is the same."""
+    warning = chunk("Careful.", "m", _meta={"claudeCode": {"kind": "informational"}})
+    seen = Normaliser(session="s").push_lines(lines_of(chunk("One ", "m"), chunk("two", "m"), warning))
+    assert Message((Text("Careful."),), "m", origin="notice") in seen
+    assert [TextDelta("One ", "m"), TextDelta("two", "m")] == of_class(seen, TextDelta)
+
+
+def test_a_childs_piece_in_a_run_of_its_parents() -> None:
+    """The session counts, though the message's id is the same."""
+    normaliser = Normaliser(session="s")
+    normaliser.push(subagent({"state": "running"}))
+    words = update("agent_message_chunk", "child", content={"type": "text", "text": "Found."}, messageId="m")
+    seen = normaliser.push_lines(lines_of(chunk("One ", "m"), words, chunk("two", "m")))
+    assert [MAIN, "child", MAIN] == [event.run for event in of_class(seen, TextDelta)]
+
+
+def test_each_late_piece_is_counted() -> None:
+    """Also where they come in one batch with the answer."""
+    normaliser = Normaliser(session="s")
+    normaliser.sent(ASKED[2])
+    normaliser.push_lines(lines_of(chunk("a", "m"), END, chunk("bc", "m"), chunk("d", "m"), chunk("e", "m")))
+    assert Notice("late", {"updates": 3, "characters": 4}) in normaliser.close()
+
+
+def test_an_accepted_prompt_is_no_end() -> None:
+    """Under protocol 2 the end is missing, not without a reason."""
+    ended = second()[-1]
+    assert isinstance(ended, RunEnded)
+    assert ended.diagnostic == "the turn has no end record"
+
+
 LINES = [
     json.dumps(frame).encode()
     for frame in (
@@ -622,6 +659,7 @@ def kinds_of(line: bytes) -> list[str]:
         (b'{"method":"x"}', ["x"]),
         (b'[{"method":"x"},{"id":1,"result":null},7]', ["x", "answer", "not_an_object"]),
         (b'{"id":1}', ["not_jsonrpc"]),
+        (b'{"id":null,"error":{"code":-32700}}', ["not_jsonrpc"]),
         (b'{"id":1,"error":null}', ["answer"]),
         (b'noise {"jsonrpc":"2.0","method":"x"} more {"method":"y"} tail', ["glued_text", "x", "y"]),
         (b'noise {"id": broken {"method":"y"}', ["glued_text", "y"]),

@@ -17,8 +17,29 @@ from pathlib import Path
 
 from benchmarks._measure import FULL, QUICK, Row, pin
 
-MODULES = ("pipelines", "broadcasts", "folds", "accumulators", "bytes_in", "growth", "memory", "telemetry", "dsh_logs")
-PEERS = ("aiostream", "anthropic", "pydantic-ai-slim", "openai", "litellm", "anyio", "msgspec", "pydantic")
+MODULES = (
+    "pipelines",
+    "broadcasts",
+    "folds",
+    "accumulators",
+    "bytes_in",
+    "growth",
+    "memory",
+    "telemetry",
+    "dsh_logs",
+    "acp_updates",
+)
+PEERS = (
+    "aiostream",
+    "anthropic",
+    "pydantic-ai-slim",
+    "openai",
+    "litellm",
+    "anyio",
+    "msgspec",
+    "pydantic",
+    "agent-client-protocol",
+)
 RESULTS = Path(__file__).parent / "results"
 
 

@@ -62,3 +62,9 @@ def test_parts_do_not_matter(pieces: list[bytes], size: int) -> None:
     """However the bytes are cut, the lines are the same."""
     data = b"".join(pieces)
     assert framed(data) == framed(data, size=size)
+
+
+def test_input_as_short_as_the_start_of_a_mark_is_read() -> None:
+    """Two bytes that could have begun a byte order mark are data when nothing follows."""
+    assert [(1, b"\xef\xbb")] == framed(b"\xef\xbb", size=1)
+    assert [] == framed(b"")

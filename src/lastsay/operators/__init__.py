@@ -8,7 +8,7 @@ from lastsay.operators._confirm import EXECUTION_FAILED, confirm
 from lastsay.operators._deadline import deadline
 from lastsay.operators._epochs import epochs
 from lastsay.operators._fused import Operator, through
-from lastsay.operators._lane import LaneStatistics, Policy
+from lastsay.operators._lane import LaneStatistics, WhenFull
 from lastsay.operators._mailbox import Mailbox
 from lastsay.operators._merge import merge
 from lastsay.operators._own_task import own_task
@@ -33,11 +33,11 @@ __all__ = (
     "Mailbox",
     "Opened",
     "Operator",
-    "Policy",
     "RunStream",
     "SplitRuns",
     "Stage",
     "Stream",
+    "WhenFull",
     "as_stream",
     "broadcast",
     "budget",

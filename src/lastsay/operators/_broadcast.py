@@ -12,7 +12,7 @@ from typing import Self
 
 from lastsay.errors import UsageError
 from lastsay.events import Event
-from lastsay.operators._lane import Lane, LaneEntry, LaneStatistics, Policy
+from lastsay.operators._lane import Lane, LaneEntry, LaneStatistics, WhenFull
 from lastsay.operators._mailbox import ROOM, Signal
 from lastsay.operators._own_task import Pump
 from lastsay.operators._stream import Opened, Stream, as_stream
@@ -62,7 +62,7 @@ class Broadcast(AbstractAsyncContextManager["Broadcast"]):
         assert self._pump is not None
         await self._pump.stop()
 
-    def subscribe(self, name: str, *, policy: Policy = "block", room: int = ROOM) -> Stream:
+    def subscribe(self, name: str, *, policy: WhenFull = "block", room: int = ROOM) -> Stream:
         """A consumer's stream; it can be entered once. Its lane counts from now on, entered or not.
 
         Args:

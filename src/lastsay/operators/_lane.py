@@ -18,9 +18,9 @@ from lastsay.errors import UsageError
 from lastsay.events import Event, Fault, Notice, ReasoningDelta, RunEnded, TextDelta
 from lastsay.operators._mailbox import Mailbox
 
-__all__ = ("Lane", "LaneStatistics", "Policy")
+__all__ = ("Lane", "LaneStatistics", "WhenFull")
 
-Policy = Literal["block", "drop_deltas", "disconnect"]
+WhenFull = Literal["block", "drop_deltas", "disconnect"]
 _POLICIES: Final = ("block", "drop_deltas", "disconnect")
 _DELTAS: Final = (TextDelta, ReasoningDelta)
 
@@ -29,7 +29,7 @@ class LaneStatistics(NamedTuple):
     """What became of a consumer's events so far."""
 
     name: str
-    policy: Policy
+    policy: WhenFull
     delivered: int
     """Events put into the lane."""
     dropped: int
@@ -51,7 +51,7 @@ class Lane:
 
     __slots__ = ("_cut", "_delivered", "_dropped", "_gap", "mailbox", "name", "policy")
 
-    def __init__(self, name: str, policy: Policy, room: int) -> None:
+    def __init__(self, name: str, policy: WhenFull, room: int) -> None:
         if policy not in _POLICIES:
             raise UsageError(f"policy={policy!r}: one of {', '.join(_POLICIES)}")
         if room < 1:

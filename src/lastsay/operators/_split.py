@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
 from lastsay.events import EpochStarted, Event, RunEnded, RunStarted
-from lastsay.operators._lane import Lane, LaneEntry, Policy
+from lastsay.operators._lane import Lane, LaneEntry, WhenFull
 from lastsay.operators._mailbox import ROOM, Signal
 from lastsay.operators._own_task import Pump
 from lastsay.operators._stream import Stream, as_stream
@@ -19,7 +19,9 @@ from lastsay.operators._stream import Stream, as_stream
 __all__ = ("RunStream", "SplitRuns", "split_runs")
 
 
-def split_runs(*, policy: Policy = "block", room: int = ROOM) -> Callable[[Stream | AsyncIterable[Event]], "SplitRuns"]:
+def split_runs(
+    *, policy: WhenFull = "block", room: int = ROOM
+) -> Callable[[Stream | AsyncIterable[Event]], "SplitRuns"]:
     """Gives every run of a stream a stream of its own.
 
         async with stream | split_runs() as runs:
@@ -76,9 +78,9 @@ class SplitRuns(AbstractAsyncContextManager[AsyncIterator[RunStream]]):
         "_signal",
     )
 
-    def __init__(self, source: Stream, policy: Policy, room: int) -> None:
+    def __init__(self, source: Stream, policy: WhenFull, room: int) -> None:
         Lane("", policy, room)
-        self._policy: Policy = policy
+        self._policy: WhenFull = policy
         self._room = room
         self._lanes: dict[str, Lane] = {}
         self._ended: set[str] = set()

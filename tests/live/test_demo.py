@@ -49,7 +49,7 @@ async def test_all_three_consumers_are_told_the_agreed_outcome(case: Case, serve
     assert shown.kept == (case.name not in HARNESS_HAS_ALL)
     assert shown.tool_result.is_error == (stop_reason != "completed")
     assert ("lastAssistantMessage" in shown.end_event) == (text is not None)
-    assert stop_reason == shown.span["attributes"]["lastsay.stop_reason"]
+    assert stop_reason == shown.span["attributes"]["lastsay.stop_reason.mapped"]
     json.dumps(shown.as_json())
 
 

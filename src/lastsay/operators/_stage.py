@@ -56,7 +56,7 @@ class Stage:
 
         The class `object` stands for everything that is not an event.
         """
-        raise NotImplementedError
+        raise NotImplementedError  # every stage says what it handles
 
     def settle(self) -> Sequence[Event]:
         """The events held back only while their batch went on. Called at the end of every batch."""

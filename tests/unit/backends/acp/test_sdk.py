@@ -91,4 +91,4 @@ async def test_cancellation_and_leaving_ask_the_agent_to_stop() -> None:
 def test_a_connection_without_observers_is_refused() -> None:
     """The message says what to do instead."""
     with pytest.raises(UsageError, match="observers="):
-        acp.events(object(), "Hi.", session_id="s")  # type: ignore[arg-type]
+        acp.events(object(), "Hi.", session_id="s")  # type: ignore[arg-type]  # that is the mistake

@@ -167,7 +167,7 @@ def test_turn_marker_finishes(tmp_path: Path) -> None:
     head = (line("user", "Hello", "u1"), answer)
     mark = {"type": "system", "subtype": "turn_duration", "sessionId": "s1", "uuid": "u3"}
     ends = [events(session(tmp_path / "s1.jsonl", *head, *tail))[-1] for tail in ((), (mark,))]
-    assert [("error", "unknown"), ("completed", "recovered")] == [(e.stop_reason, e.provenance) for e in ends]  # type: ignore[union-attr]
+    assert [("error", "unknown"), ("completed", "recovered")] == [(e.stop_reason, e.provenance) for e in ends]  # type: ignore[union-attr]  # the last event is the end
 
 
 def test_sidechains_of_older_versions(tmp_path: Path) -> None:

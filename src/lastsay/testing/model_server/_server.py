@@ -159,6 +159,8 @@ class ModelServer:
             open_connections.add(task)
             try:
                 await _Connection(self, reader, writer).serve()
+            except asyncio.CancelledError:
+                pass  # only the end of the server cancels a connection; asyncio would print it on standard error
             finally:
                 open_connections.discard(task)
 

@@ -55,8 +55,8 @@ class Effort:
     events: int
 
 
-QUICK = Effort(quick=True, rounds=21, events=10_000)
-FULL = Effort(quick=False, rounds=41, events=30_000)
+QUICK = Effort(quick=True, rounds=15, events=30_000)
+FULL = Effort(quick=False, rounds=41, events=50_000)
 
 
 def pin() -> int | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from itertools import chain
 from typing import Any
 
 import anyio
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from tests.properties.scale import examples
 
 from lastsay.events import (
+    FEW,
     Event,
     Message,
     MessageStarted,
@@ -22,6 +24,7 @@ from lastsay.events import (
     TextDelta,
     ToolCall,
     ToolResult,
+    runs_of,
 )
 from lastsay.operators import (
     Stream,
@@ -75,12 +78,15 @@ EVENTS = st.one_of(
     st.builds(lambda r: ToolResult("t", run=r), RUNS),
     st.builds(Notice, TEXT),
 )
-STREAMS = st.lists(EVENTS, max_size=25).map(
-    lambda events: [RunStarted(), *events, RunEnded("completed", run="child"), RunEnded("completed")]
+STRETCHES = st.builds(
+    lambda texts, m, r: [TextDelta(t, m, run=r) for t in texts], st.lists(TEXT, min_size=2, max_size=9), MESSAGES, RUNS
+)
+STREAMS = st.lists(st.one_of(EVENTS.map(lambda event: [event]), STRETCHES), max_size=20).map(
+    lambda parts: [RunStarted(), *chain(*parts), RunEnded("completed", run="child"), RunEnded("completed")]
 )
 PASSING_CHAINS = st.lists(st.sampled_from(sorted(PASSING)), max_size=4)
 ANY_CHAINS = st.lists(st.sampled_from(sorted(PASSING) + sorted(CUTTING)), max_size=4)
-CUTS = st.lists(st.integers(1, 6), max_size=30)
+CUTS = st.lists(st.integers(1, 12), max_size=40)
 
 
 def chained(source: Stream, names: list[str]) -> Stream:
@@ -228,3 +234,42 @@ def test_batches_and_events_agree(events, names, cuts):
         assert said(one) == said([event for batch in lists for event in batch])
 
     watched(work)
+
+
+EXACT_CHAINS = st.lists(
+    st.sampled_from(["tap", "coalesce_sized", "budget", "dedupe", "in_order", "epochs", *sorted(CUTTING)]), max_size=4
+)
+
+
+@given(STREAMS, EXACT_CHAINS, CUTS)
+@examples(400)
+def test_how_the_input_was_cut_changes_nothing(events, names, cuts):
+    """Operators that wait for nothing give the very same events, whether these came in lists or one by one."""
+
+    async def work() -> None:
+        async def singles() -> AsyncIterator[Event]:
+            for event in events:
+                yield event
+
+        outs = []
+        for source in (Source(events, cuts).stream, Source(events, []).stream, Stream.from_events(singles)):
+            async with chained(source, names) as out:
+                outs.append([event async for event in out])
+        assert outs[0] == outs[1] == outs[2]
+
+    watched(work)
+
+
+@given(STREAMS, CUTS)
+@examples(400)
+def test_a_list_is_cut_into_runs_that_belong_together(events, cuts):
+    """The runs put together are the list; each is of one class, and text of one message and run with it joined."""
+    for batch in Source(events, cuts).lists:
+        items = runs_of(batch)
+        runs = [item for item in items if isinstance(item, list)]
+        assert batch == [event for item in items for event in (item if isinstance(item, list) else [item])]
+        assert all(len(run) >= FEW and len({type(event) for event in run}) == 1 for run in runs)
+        for run in runs:
+            if type(run[0]) in (TextDelta, ReasoningDelta):
+                assert 1 == len({(event.run, event.message) for event in run})
+                assert ([event.text for event in run], "".join(run.texts)) == (run.texts, run.text)

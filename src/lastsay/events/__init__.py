@@ -25,6 +25,7 @@ from lastsay.events._events import (
     UsageReported,
 )
 from lastsay.events._lines import MAX_LINE, LineFramer
+from lastsay.events._runs import FEW, Deltas, runs_of
 from lastsay.events._stop import (
     ABORTED,
     COMPLETED,
@@ -41,6 +42,7 @@ __all__ = (
     "COMPLETED",
     "ERROR",
     "EVENT_TYPES",
+    "FEW",
     "MAIN",
     "MAX_LINE",
     "MAX_TOKENS",
@@ -48,6 +50,7 @@ __all__ = (
     "STOP_REASONS",
     "AttemptAborted",
     "Block",
+    "Deltas",
     "EpochStarted",
     "Event",
     "EventDecoder",
@@ -78,4 +81,5 @@ __all__ = (
     "encode",
     "encode_many",
     "known_stop_reason",
+    "runs_of",
 )

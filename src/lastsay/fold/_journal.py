@@ -17,7 +17,7 @@ Because leaving out commutes with appending, two journals join by replaying the 
 `append` is associative, and equal to having pushed the whole.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, Literal, cast
 
 import msgspec
@@ -41,6 +41,9 @@ __all__ = ("Draft", "Item", "Journal", "Mark", "has_substance", "readable", "tex
 
 _COMPACT: Final = 1024
 """Streamed pieces held apart before they are joined: 5 bytes a piece instead of 62 (CPython 3.11)."""
+
+_ROOM: Final = range(256)
+"""Streamed pieces collected before they are joined; small enough that CPython counts them without making numbers."""
 
 _NOTHING: Final = object()
 """Stands for "no draft takes text": equal to no message id, not even to None."""
@@ -125,69 +128,85 @@ class Journal:
         everything: leave nothing out (for explaining a selection).
     """
 
-    __slots__ = ("_deaf", "_everything", "_ids", "_live", "_pending", "_pieces", "_streaming", "_streams", "items")
+    __slots__ = (
+        "_collected",
+        "_collecting",
+        "_everything",
+        "_ids",
+        "_live",
+        "_pending",
+        "_pieces",
+        "_streaming",
+        "_streams",
+        "deaf",
+        "items",
+    )
 
     def __init__(self, *, streams: bool, everything: bool = False) -> None:
         self.items: list[Item] = []
         self._streams = streams or everything
         self._everything = everything
         self._live = 0  # messages of the model with content, not retracted
-        self._deaf = False  # streamed text cannot matter now
+        self.deaf: bool = False
+        """Whether streamed text cannot matter now."""
         self._ids: set[str] = set()  # of those that have one
         self._pending: list[Draft] = []  # drafts whose message has not come
         self._streaming: str | object | None = _NOTHING  # the message whose draft is the last item and takes text
         self._pieces: list[str] = []  # of that draft
+        self._collected: list[str] = []  # text that was pushed piece by piece, and not yet taken
+        self._collecting: str | None = None  # the message it belongs to
 
-    def push(self, event: Event) -> None:
-        """Take one event. Never raises; events that decide nothing are ignored."""
-        if type(event) is TextDelta:
-            if event.message == self._streaming:
-                pieces = self._pieces
-            elif self._deaf:
-                return
-            else:
-                pieces = self._open_draft(event.message)
-            pieces.append(event.text)
-            if len(pieces) >= _COMPACT:
-                cast("Draft", self.items[-1]).spill()
-            return
-        take = _TAKERS.get(type(event))
-        if take is not None:
-            take(self, event)
+    def collecting(self) -> Generator[None, Event, None]:
+        """A coroutine that takes the events that are sent to it, one by one, and never ends.
 
-    def push_run(self, events: Sequence[Event]) -> None:
-        """Take consecutive events of one class; the fast way for lists of deltas."""
-        if not events:
-            return
-        if type(events[0]) is TextDelta:
-            self._push_deltas(cast("Sequence[TextDelta]", events))
-            return
+        Streamed text of one message is collected here, and the journal sees it joined. Its state lives in local
+        variables, which makes `send` a fifth cheaper than a method that does the same (CPython 3.11).
+        """
+        collected = self._collected
+        message: object = _NOTHING
+        while True:
+            for _ in _ROOM:
+                event = yield
+                if type(event) is TextDelta:
+                    if event.message is not message and event.message != message:
+                        self.settle()
+                        self._collecting = message = event.message
+                    collected.append(event.text)
+                else:
+                    take = _TAKERS.get(type(event))
+                    if take is not None:
+                        if collected:
+                            self.settle()
+                        take(self, event)
+            self.settle()
+
+    def settle(self) -> None:
+        """Take in what was collected; to be called before anything else is done with the journal."""
+        collected = self._collected
+        if collected and not self.deaf:
+            self.stream(self._collecting, ("".join(collected),))
+        collected.clear()
+
+    def take(self, events: Sequence[Event]) -> None:
+        """Take events of one class that are no pieces of text. Those that decide nothing are ignored."""
         take = _TAKERS.get(type(events[0]))
         if take is not None:
-            for event in events:
+            self.settle()
+            for event in events[:1] if take is Journal._take_step else events:  # one boundary, however many steps
                 take(self, event)
 
-    def _push_deltas(self, deltas: Sequence[TextDelta]) -> None:
-        if self._deaf:
+    def stream(self, message: str | None, texts: Sequence[str]) -> None:
+        """Take streamed text of one message."""
+        if self.deaf:
             return
-        first = deltas[0].message
-        if [delta.message for delta in deltas].count(first) != len(deltas):
-            for delta in deltas:
-                self.push(delta)
-            return
-        pieces = self._pieces if first == self._streaming else self._open_draft(first)
-        pieces.extend([delta.text for delta in deltas])
+        pieces = self._pieces if message == self._streaming else self._open_draft(message)
+        pieces += texts
         if len(pieces) >= _COMPACT:
             cast("Draft", self.items[-1]).spill()
 
-    def push_text(self, text: str) -> None:
-        """Take a raw chunk of a transport that has no messages. Empty chunks are ignored."""
-        if text:
-            self.push(TextDelta(text))
-
-    def append(self, later: "Journal") -> None:
-        """Append what a journal of the events that follow has kept; `later` is not changed."""
-        for item in later.items:
+    def append(self, later: Sequence[Item]) -> None:
+        """Append what a journal of the events that follow has kept."""
+        for item in later:
             if type(item) is Draft:
                 self._add_draft(item)
             elif type(item) is Mark:
@@ -207,7 +226,7 @@ class Journal:
         return draft.pieces
 
     def _add_draft(self, draft: Draft) -> None:
-        if self._deaf or not draft.text:
+        if self.deaf or not draft.text:
             return
         self._open_draft(draft.message).append(draft.text)
         cast("Draft", self.items[-1]).covered |= draft.covered and self._follows_mark()
@@ -228,12 +247,14 @@ class Journal:
     def _add_message(self, message: Message) -> None:
         self._streaming = _NOTHING
         self._pieces = []  # the draft's own: what it held goes with it
-        counts = _counts(message)
-        if not (counts and self._replaced(message)):
+        if not message.content or message.origin != "model":
             self.items.append(message)
-        if counts:
-            self._live += 1
-            self._deaf = not self._streams
+            return
+        if not self._replaced(message):
+            self.items.append(message)
+        self._live += 1
+        self.deaf = not self._streams
+        if self._pending:
             self._cover(message.message, told=has_substance(message))
 
     def _replaced(self, message: Message) -> bool:
@@ -277,7 +298,7 @@ class Journal:
             at = self._place(message_id)
             self.items[at] = Mark("withdrawn", message_id, has_substance(cast("Message", self.items[at])))
         self.items.append(mark)  # an earlier part may hold the message
-        self._deaf = self._live > 0 and not self._streams
+        self.deaf = self._live > 0 and not self._streams
 
     def _cover(self, message_id: str | None, *, told: bool) -> None:
         """The drafts so far are covered by a message with content; its own are done if it told what they said."""
@@ -300,6 +321,13 @@ class Journal:
         while self.items[at] is not draft:
             at -= 1
         del self.items[at]
+
+    def _take_step(self, _: ToolCall | ToolResult) -> None:
+        if self.deaf:
+            return
+        self._streaming = _NOTHING
+        if self._streams:
+            self._add_mark(Mark("step"))
 
     def _take_started(self, event: MessageStarted) -> None:
         self._streaming = _NOTHING
@@ -335,7 +363,7 @@ class Journal:
                 self.items.append(msgspec.convert(row, Mark))
             else:
                 self._load_message(msgspec.convert(row, Message))
-        self._deaf = self._live > 0 and not self._streams
+        self.deaf = self._live > 0 and not self._streams
 
     def _load_message(self, message: Message) -> None:
         self.items.append(message)
@@ -346,11 +374,11 @@ class Journal:
 
 
 _TAKERS: Final[dict[type, Callable[[Journal, Any], None]]] = {
-    Message: lambda j, e: j._add_message(e),
-    MessageStarted: lambda j, e: j._take_started(e),
+    Message: Journal._add_message,
+    MessageStarted: Journal._take_started,
     MessageRetracted: lambda j, e: j._add_mark(Mark("retracted", e.message)),
     AttemptAborted: lambda j, e: j._add_mark(Mark("aborted", e.message)),
-    ToolCall: lambda j, _: j._add_mark(Mark("step")),
-    ToolResult: lambda j, _: j._add_mark(Mark("step")),
-    Notice: lambda j, e: j._take_notice(e),
+    ToolCall: Journal._take_step,
+    ToolResult: Journal._take_step,
+    Notice: Journal._take_notice,
 }

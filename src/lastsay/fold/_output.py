@@ -1,11 +1,12 @@
 """The output fold: an incremental one, and one function over a complete list of events."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
 
 from lastsay.errors import UsageError
 from lastsay.events import (
     Block,
+    Deltas,
     EpochStarted,
     Event,
     Message,
@@ -14,14 +15,14 @@ from lastsay.events import (
     Text,
     TextDelta,
 )
-from lastsay.fold._journal import Journal
+from lastsay.fold._journal import Item, Journal
 from lastsay.fold._policy import CANONICAL, Policy
 from lastsay.fold._select import Selection, select
 
 __all__ = ("OutputFold", "final_output")
 
 
-class OutputFold(Journal):
+class OutputFold:
     """Selects one run's output from its events, as they come.
 
     Push the events of one run (and of one epoch of it) in order, with `push`, `push_run` or `push_text`; ask at any
@@ -44,12 +45,51 @@ class OutputFold(Journal):
         (Text(text='The answer.'),)
     """
 
-    __slots__ = ("_ended", "policy")
+    __slots__ = ("_ended", "_journal", "policy", "push")
+
+    push: Callable[[Event], None]
+    """Take one event. Never raises; events that decide nothing are ignored."""
 
     def __init__(self, policy: Policy = CANONICAL, *, everything: bool = False) -> None:
-        super().__init__(streams=policy.reads_streams, everything=everything)
         self.policy: Policy = policy
         self._ended: RunEnded | None = None
+        self._journal = journal = Journal(streams=policy.reads_streams, everything=everything)
+        collecting = journal.collecting()
+        next(collecting)
+        self.push = collecting.send
+
+    @property
+    def items(self) -> list[Item]:
+        """What of the events so far can still decide the output, in order."""
+        self._journal.settle()
+        return self._journal.items
+
+    def push_run(self, events: Sequence[Event]) -> None:
+        """Take consecutive events of one class; the fast way for lists of deltas."""
+        if not events:
+            return
+        journal = self._journal
+        if type(events[0]) is not TextDelta:
+            journal.take(events)
+        elif not journal.deaf:
+            journal.settle()
+            if type(events) is Deltas:
+                journal.stream(events[0].message, (events.text,))
+            else:
+                self._push_deltas(cast("Sequence[TextDelta]", events))
+
+    def _push_deltas(self, deltas: Sequence[TextDelta]) -> None:
+        first = deltas[0].message
+        if [delta.message for delta in deltas].count(first) == len(deltas):
+            self._journal.stream(first, [delta.text for delta in deltas])
+        else:
+            for delta in deltas:
+                self._journal.stream(delta.message, (delta.text,))
+
+    def push_text(self, text: str) -> None:
+        """Take a raw chunk of a transport that has no messages. Empty chunks are ignored."""
+        if text:
+            self.push(TextDelta(text))
 
     def end(self, ended: RunEnded | None) -> None:
         """Take the run's end record, a source of last resort for policies that ask it; None takes it back."""
@@ -57,7 +97,7 @@ class OutputFold(Journal):
 
     def collect(self) -> tuple[Block, ...] | None:
         """The output so far, or None. The fold goes on; collecting is free of effects."""
-        return self.selection().output
+        return select(self.items, self.policy, self._ended, explained=False).output
 
     def selection(self) -> Selection:
         """The output so far, with its source and the candidates it was chosen from."""
@@ -72,14 +112,20 @@ class OutputFold(Journal):
         if later.policy != self.policy:
             raise UsageError(f"cannot merge a fold of {later.policy.name!r} into one of {self.policy.name!r}")
         self._ended = later._ended or self._ended
-        self.append(later)
+        self._journal.settle()
+        self._journal.append(later.items)
 
     @classmethod
-    def restore(cls, state: list[Any], policy: Policy = CANONICAL) -> "OutputFold":
+    def restore(cls, state: list[Any], policy: Policy = CANONICAL, *, everything: bool = False) -> "OutputFold":
         """A fold that goes on where the one with that `state` stopped. The end record is not part of the state."""
-        fold = cls(policy)
-        fold.load(state)
+        fold = cls(policy, everything=everything)
+        fold._journal.load(state)
         return fold
+
+    def state(self) -> list[Any]:
+        """What the fold holds as plain data, fit for JSON, for `restore`. The end record is not part of it."""
+        self._journal.settle()
+        return self._journal.state()
 
 
 def final_output(events: Iterable[Event], policy: Policy = CANONICAL) -> tuple[Block, ...] | None:

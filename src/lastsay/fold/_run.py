@@ -8,6 +8,7 @@ from lastsay.events import (
     COMPLETED,
     ERROR,
     REFUSAL,
+    Deltas,
     EpochStarted,
     Event,
     Message,
@@ -52,7 +53,6 @@ class RunFold:
         "_everything",
         "_late",
         "_late_events",
-        "_push",
         "_streaming",
         "closed",
         "ended",
@@ -73,7 +73,6 @@ class RunFold:
     def _renew(self) -> None:
         self.output: OutputFold = OutputFold(self.policy, everything=self._everything)
         self.tally: Tally = Tally()
-        self._push = self.output.push
         self._deltas = self._characters = 0  # not yet in the tally
         self.ended: RunEnded | None = None
         self.closed: tuple[str, ...] = ()  # evidence given from outside
@@ -84,7 +83,7 @@ class RunFold:
     def push(self, event: Event) -> None:
         """Take one event of the run. Never raises."""
         if type(event) is TextDelta and self.ended is None:
-            self._push(event)
+            self.output.push(event)
             self._deltas += 1
             self._characters += len(event.text)
             return
@@ -95,7 +94,10 @@ class RunFold:
         if self.ended is None and events and type(events[0]) is TextDelta:
             self.output.push_run(events)
             self._deltas += len(events)
-            self._characters += len("".join([event.text for event in cast("list[TextDelta]", events)]))
+            if type(events) is Deltas:
+                self._characters += len(events.text)
+            else:
+                self._characters += len("".join([event.text for event in cast("list[TextDelta]", events)]))
         else:
             for event in events:
                 self._push_rare(event)
@@ -268,7 +270,7 @@ class RunFold:
     def restore(cls, state: dict[str, Any], *, everything: bool = False) -> "RunFold":
         """A fold that goes on where the one with that `state` stopped."""
         fold = cls(msgspec.convert(state["policy"], Policy), everything=everything)
-        fold.output.load(state["output"])
+        fold.output = OutputFold.restore(state["output"], fold.policy, everything=everything)
         fold.tally = msgspec.convert(state["tally"], Tally)
         fold.started = msgspec.convert(state["started"], RunStarted | None)
         ended = msgspec.convert(state["ended"], RunEnded | None)

@@ -81,9 +81,16 @@ _NOTHING_TO_READ: Final = "nothing in it to read (substance)"
 NOT_MODEL: Final = "written by the harness, not by the model"
 
 
-def select(items: list[Item], policy: Policy, ended: RunEnded | None) -> Selection:
-    """The output that the policy selects. Total: every input has an answer, if only "none"."""
-    return _Selector(items, policy, ended).run()
+def select(items: list[Item], policy: Policy, ended: RunEnded | None, *, explained: bool = True) -> Selection:
+    """The output that the policy selects. Total: every input has an answer, if only "none".
+
+    Without `explained` the candidates are left out.
+    """
+    selector = _Selector(items, policy, ended)
+    selection = selector.run()
+    if explained:
+        selection.candidates = selector.candidates(selection)
+    return selection
 
 
 class _Selector:
@@ -101,7 +108,6 @@ class _Selector:
         selection = self._structured() or (self._from_message(at) if at is not None else self._streamed())
         if selection.source == "none":
             selection = self._terminal() or selection
-        selection.candidates = self._candidates(selection)
         return selection
 
     def _structured(self) -> Selection | None:
@@ -284,7 +290,7 @@ class _Selector:
     def _not_model_texts(self) -> set[str]:
         return {text_of(item) for item in self.items if type(item) is Message and item.origin != "model"}
 
-    def _candidates(self, selection: Selection) -> list[Candidate]:
+    def candidates(self, selection: Selection) -> list[Candidate]:
         found: list[tuple[int, Candidate]] = []
         for at, item in enumerate(self.items):
             if type(item) is Message:

@@ -7,11 +7,12 @@ reader resumes.
 
 from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 from math import inf
+from typing import cast
 
 import anyio
 
 from lastsay.errors import UsageError
-from lastsay.events import EVENT_TYPES, Event, ReasoningDelta, TextDelta
+from lastsay.events import EVENT_TYPES, Deltas, Event, ReasoningDelta, TextDelta
 from lastsay.operators._fused import Operator, through
 from lastsay.operators._mailbox import Mailbox
 from lastsay.operators._own_task import pumped
@@ -50,7 +51,7 @@ class _Coalesce(Stage):
     kind = "flat"
 
     def __init__(self, characters: int | None = None) -> None:
-        self._limit = inf if characters is None else characters
+        self._limit: float = inf if characters is None else characters
         self._last: Delta | None = None
         self._pieces: list[str] = []
         self._length = 0
@@ -65,41 +66,53 @@ class _Coalesce(Stage):
         return {**others, **dict.fromkeys((TextDelta, ReasoningDelta), (self._one, self._run))}
 
     def _one(self, event: Delta) -> Sequence[Event]:
-        last = self._last
-        if last is None:
-            out: Sequence[Event] = ()
-        elif event.message == last.message and event.run == last.run and type(event) is type(last):
-            text = event.text
-            self._last = event
-            self._pieces.append(text)
-            self._length = length = self._length + len(text)
-            return self.flush() if length >= self._limit else ()
-        else:
+        last, text = self._last, event.text
+        out: Sequence[Event] = ()
+        if last is not None and not (
+            event.message == last.message and event.run == last.run and type(event) is type(last)
+        ):
             out = self.flush()
         self._last = event
-        self._pieces.append(event.text)
-        self._length = len(event.text)
-        if self._length >= self._limit:
-            return (*out, *self.flush())
+        self._pieces.append(text)
+        self._length = length = self._length + len(text)
+        if length < self._limit:
+            return out
+        return (*out, *self.flush())
+
+    def _run(self, events: Deltas) -> Sequence[Event]:
+        first, last, text = events[0], self._last, events.text
+        out: Sequence[Event] = ()
+        if last is not None and not (
+            first.message == last.message and first.run == last.run and type(first) is type(last)
+        ):
+            out = self.flush()
+        length = self._length + len(text)
+        if length >= self._limit:
+            return (*out, *self._cut(events))
+        self._last = events[-1]
+        self._pieces.append(text)
+        self._length = length
         return out
 
-    def _run(self, events: Sequence[Delta]) -> Sequence[Event]:
-        first, last = events[0], events[-1]
-        message, run = first.message, first.run
-        texts = [event.text for event in events if event.message == message and event.run == run]
-        if len(texts) < len(events):
-            return [passed for event in events for passed in self._one(event)]
-        out = () if self._joins(first) else self.flush()
-        self._last = last
-        self._pieces += texts
-        self._length += len("".join(texts))
-        if self._length >= self._limit:
-            return (*out, *self.flush())
+    def _cut(self, events: Deltas) -> list[Event]:
+        """Cut where the pieces reach the limit, as if they had come one by one."""
+        texts, text, limit = events.texts, events.text, cast("int", self._limit)
+        held, length = self._pieces, self._length
+        out: list[Event] = []
+        at = done = 0  # pieces and characters that have gone on
+        left = len(text)
+        while length + left >= limit:
+            upto, reached = _reach(texts, at, limit - length, left)
+            held.append(text[done : done + reached])
+            out.append(_joined(events[upto - 1], held))
+            held, length = [], 0
+            at, done, left = upto, done + reached, left - reached
+        self._last = None
+        if at < len(texts):
+            self._last = events[-1]
+            held.append(text[done:])
+        self._pieces, self._length = held, left
         return out
-
-    def _joins(self, event: Delta) -> bool:
-        last = self._last
-        return last is None or (event.message == last.message and event.run == last.run and type(event) is type(last))
 
     def _other(self, event: Event) -> Sequence[Event]:
         return (event,) if self._last is None else (*self.flush(), event)
@@ -120,8 +133,25 @@ class _CoalesceReady(_Coalesce):
         return self.flush()
 
 
+def _reach(texts: list[str], at: int, need: int, left: int) -> tuple[int, int]:
+    """Behind which piece `need` characters are reached, counting from piece `at`, and how many characters that are.
+
+    `left` characters follow in all, at least `need`. Pieces are much of a size, so the place is guessed and then
+    corrected: adding up all their lengths costs five times as much.
+    """
+    upto = at + need * (len(texts) - at) // left
+    reached = len("".join(texts[at:upto]))
+    while reached < need:
+        reached += len(texts[upto])
+        upto += 1
+    while reached - len(texts[upto - 1]) >= need:
+        upto -= 1
+        reached -= len(texts[upto])
+    return upto, reached
+
+
 def _joined(last: Delta, pieces: list[str]) -> Delta:
-    if len(pieces) == 1:
+    if len(pieces) == 1 and pieces[0] is last.text:
         return last
     return type(last)("".join(pieces), last.message, run=last.run, seq=last.seq)
 

@@ -1,6 +1,6 @@
 """Adjacent synchronous operators share one loop and one async generator, however many they are."""
 
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable
 
 from lastsay.events import Event
 from lastsay.operators._pipeline import Pipeline
@@ -34,23 +34,25 @@ class _Fused(Stream):
     __slots__ = ("makers", "source")
 
     def __init__(self, source: Stream, makers: tuple[Callable[[], Stage], ...]) -> None:
-        super().__init__(self._open)
+        super().__init__(lambda: _opened(source, makers))
         self.source = source
         self.makers = makers
 
-    def _pipeline(self) -> Pipeline:
-        return Pipeline([make() for make in self.makers])
-
-    def _open(self) -> Opened[list[Event]]:
-        pipeline = self._pipeline()
-        return Piped(self.source.opened(), lambda batches: _batches(batches, pipeline))
-
     def opened_events(self) -> Opened[Event]:
-        pipeline = self._pipeline()
-        if self.source.single:
-            singles = _settling_singles if pipeline.settles or pipeline.may_end else _singles
-            return Piped(self.source.opened_events(), lambda events: singles(events, pipeline))
-        return Piped(self.source.opened(), lambda batches: _events(batches, pipeline))
+        pipeline = _pipeline(self.makers)
+        if not self.source.single:
+            return Piped(self.source.opened(), lambda batches: _events(batches, pipeline))
+        singles = _settling_singles if pipeline.settles or pipeline.may_end else _singles
+        return Piped(self.source.opened_events(), lambda events: singles(events, pipeline))
+
+
+def _pipeline(makers: Iterable[Callable[[], Stage]]) -> Pipeline:
+    return Pipeline([make() for make in makers])
+
+
+def _opened(source: Stream, makers: Iterable[Callable[[], Stage]]) -> Opened[list[Event]]:
+    pipeline = _pipeline(makers)
+    return Piped(source.opened(), lambda batches: _batches(batches, pipeline))
 
 
 async def _batches(batches: AsyncIterator[list[Event]], pipeline: Pipeline) -> AsyncGenerator[list[Event], None]:
@@ -90,9 +92,13 @@ async def _events(batches: AsyncIterator[list[Event]], pipeline: Pipeline) -> As
 async def _singles(events: AsyncIterator[Event], pipeline: Pipeline) -> AsyncGenerator[Event, None]:
     """The short path: no lists, and for most events nothing but a look-up and calls of observers."""
     plans = pipeline.singles
+    kind: type | None = None
+    look = rest = None
     try:
         async for event in events:
-            look, rest = plans[type(event)]
+            if type(event) is not kind:  # most events are of the class of the one before
+                kind = type(event)
+                look, rest = plans[kind]
             if look is not None:
                 look(event)
             if rest is None:

@@ -5,30 +5,26 @@ that class up to the first stage that may change what flows, then that stage as 
 behind it. Plans are made on first use, so a class costs nothing until it occurs, and a class that no stage handles
 costs one look-up.
 
-A list of fewer than `SHORT` events goes event by event. A longer one is cut into runs of one class, and each handler is
-given a whole run. Both ways call the same handlers in the same order for any one stage, so every way of splitting the
-input gives the same output.
+A list of fewer than `FEW` events goes event by event. A longer one is cut into runs of one class (and where it is text,
+of one message), and each handler is given a whole run. Both ways call the same handlers in the same order for any one
+stage, so every way of splitting the input gives the same output.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain, groupby
+from itertools import chain
 from typing import Any, Final
 
 from lastsay.errors import UsageError
-from lastsay.events import EVENT_TYPES, Event
-from lastsay.operators._stage import Handler, Kind, Stage
+from lastsay.events import EVENT_TYPES, FEW, Deltas, Event, runs_of
+from lastsay.operators._stage import Handler, Handlers, Kind, Stage
 
 __all__ = ("Level", "Pipeline")
-
-SHORT: Final = 4
-"""Lists shorter than this go event by event: grouping them costs more than it saves (measured)."""
 
 _KNOWN: Final = frozenset(EVENT_TYPES)
 
 Out = list[Event]
 StepOne = Callable[[Event, Out], None]
-StepRun = Callable[[list[Event], Out], None]
-Completed = dict[type, tuple[Handler, Handler]]
+StepRun = Callable[[Sequence[Event], Out], None]
 Plan = tuple[Handler | None, StepOne | None, tuple[Handler, ...], StepRun | None]
 """All observers of one event, the step of one event, observers of a run, the step of a run."""
 Single = tuple[Handler | None, Callable[[Event], Iterable[Event]] | None]
@@ -40,7 +36,7 @@ class Level(dict[type, Plan]):
 
     __slots__ = ("kind", "own", "rest")
 
-    def __init__(self, kind: Kind = "observe", own: Completed | None = None, rest: "Level | None" = None) -> None:
+    def __init__(self, kind: Kind = "observe", own: Handlers | None = None, rest: "Level | None" = None) -> None:
         super().__init__()
         self.kind = kind
         self.own = own or {}
@@ -52,10 +48,11 @@ class Level(dict[type, Plan]):
         step: tuple[StepOne | None, StepRun | None] = (None, None)
         level = self
         while level.rest is not None:
-            pair = level.own.get(event_type if event_type in _KNOWN else object)
+            handler = level.own.get(event_type if event_type in _KNOWN else object)
             kind, level = level.kind, level.rest
-            if pair is None:
+            if handler is None:
                 continue
+            pair = handler if isinstance(handler, tuple) else (handler, _RUNS[kind](handler))
             if kind != "observe":
                 step = _STEPS[kind](*pair, level)
                 break
@@ -74,29 +71,29 @@ class Level(dict[type, Plan]):
         else:
             step(event, out)
 
-    def push_run(self, events: Iterable[Event], out: Out) -> None:
+    def push_run(self, events: Sequence[Event], out: Out) -> None:
         """Send events through the stages of this level, run by run."""
         if self.rest is None:
             out.extend(events)
             return
-        for kind, group in groupby(events, type):
-            members = list(group)
-            look, step_one, runs, step_run = self[kind]
-            if len(members) == 1:
-                event = members[0]
-                if look is not None:
-                    look(event)
-                if step_one is None:
-                    out.append(event)
+        for item in runs_of(events):
+            kind = type(item)
+            if kind is Deltas or kind is list:
+                _, _, runs, step_run = self[type(item[0])]
+                for run in runs:
+                    run(item)
+                if step_run is None:
+                    out += item
                 else:
-                    step_one(event, out)
+                    step_run(item, out)
                 continue
-            for run in runs:
-                run(members)
-            if step_run is None:
-                out += members
+            look, step, _, _ = self[kind]
+            if look is not None:
+                look(item)
+            if step is None:
+                out.append(item)
             else:
-                step_run(members, out)
+                step(item, out)
 
 
 class _Singles(dict[type, Single]):
@@ -120,7 +117,8 @@ class _Singles(dict[type, Single]):
             handlers, kind, level = level.own, level.kind, level.rest
             if kind != "observe" and event_type in handlers:
                 if kind == "flat" and level.rest is None:
-                    return handlers[event_type][0]
+                    handler = handlers[event_type]
+                    return handler[0] if isinstance(handler, tuple) else handler
                 break
 
         def rest(event: Event) -> Out:
@@ -144,7 +142,7 @@ class Pipeline:
         self._stages = stages
         levels = [Level()]
         for stage in reversed(stages):
-            levels.append(Level(stage.kind, _completed(stage), levels[-1]))
+            levels.append(Level(stage.kind, _handlers(stage), levels[-1]))
         self.levels = levels[::-1]
         self.singles = _Singles(self.levels[0])
         self._settlers = [
@@ -166,7 +164,7 @@ class Pipeline:
         """What comes out for a batch. May be the batch itself, or empty."""
         level = self.levels[0]
         out: Out = []
-        if len(batch) < SHORT:
+        if len(batch) < FEW:
             for event in batch:
                 level.push_one(event, out)
         else:
@@ -203,15 +201,11 @@ class Pipeline:
             raise failure
 
 
-def _completed(stage: Stage) -> Completed:
+def _handlers(stage: Stage) -> Handlers:
     if stage.kind not in _RUNS:
         kinds = ", ".join(_RUNS)
         raise UsageError(f"{type(stage).__name__}.kind is {stage.kind!r}; a stage is one of: {kinds}")
-    complete = _RUNS[stage.kind]
-    return {
-        kind: handler if isinstance(handler, tuple) else (handler, complete(handler))
-        for kind, handler in stage.handlers().items()
-    }
+    return stage.handlers()
 
 
 def _together(ones: Sequence[Handler]) -> Handler | None:
@@ -282,7 +276,7 @@ def _run_step(run: Handler, rest: Level) -> StepRun:
     if rest.rest is None:
         return lambda events, out: out.extend(run(events))
 
-    def step_run(events: list[Event], out: Out) -> None:
+    def step_run(events: Sequence[Event], out: Out) -> None:
         passed = run(events)
         if passed:
             rest.push_run(passed, out)

@@ -3,7 +3,7 @@
 import pytest
 
 from lastsay.errors import UsageError
-from lastsay.events import Fault, Message, Notice, ReasoningDelta, Text, TextDelta
+from lastsay.events import Deltas, Event, Fault, Message, Notice, ReasoningDelta, Text, TextDelta, ToolCall
 from lastsay.operators import Stage, Stream, every, through
 from lastsay.operators._pipeline import Pipeline
 
@@ -120,16 +120,20 @@ async def test_observers_pass_the_batch_itself():
     assert batch is Pipeline([Seen(), Seen()]).push(batch)
 
 
-async def test_a_run_handler_gets_consecutive_events_of_one_class():
-    """A long list is cut into runs of one class."""
-    runs: list[list[object]] = []
+async def test_a_run_handler_gets_events_that_belong_together():
+    """A long list is cut where the class changes, and text where its message does; shorter runs come one by one."""
+    runs: list[object] = []
 
     class Runs(Stage):
         def handlers(self):
-            return every(lambda e: runs.append([e]), runs.append)
+            return every(lambda event: runs.append(type(event)), runs.append)
 
-    Pipeline([Runs()]).push(BATCH)
-    assert [2, 1, 1, 2] == [len(run) for run in runs]
+    calls: list[Event] = [ToolCall(f"c{number}", "search") for number in range(4)]
+    one: list[Event] = [TextDelta(letter, "m1") for letter in "abcd"]
+    two: list[Event] = [TextDelta(letter, "m2") for letter in "efghi"]
+    Pipeline([Runs()]).push([Notice("first"), *calls, *one, *two, TextDelta("j", "m3"), calls[0], calls[1]])
+    assert [Notice, calls, one, two, TextDelta, ToolCall, ToolCall] == runs
+    assert ["abcd", "efghi"] == [run.text for run in runs if isinstance(run, Deltas)]
 
 
 async def test_what_is_held_comes_out_at_the_end_of_the_batch_and_of_the_source():

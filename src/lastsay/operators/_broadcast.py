@@ -5,7 +5,7 @@ Reading begins when the first consumer begins, so all who have subscribed before
 what comes from then on. A consumer that leaves is no burden any more; when nobody is left, the source waits.
 """
 
-from collections.abc import AsyncIterable, Callable
+from collections.abc import AsyncIterable, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Self
@@ -92,16 +92,27 @@ class Broadcast(AbstractAsyncContextManager["Broadcast"]):
         """What became of every consumer's events so far, in the order of subscription."""
         return tuple(lane.statistics() for lane in self._lanes)
 
-    async def _deliver(self, batch: list[Event]) -> None:
+    def _deliver(self, batch: list[Event]) -> Awaitable[None] | None:
+        if not self._begun or not self._heard():
+            return self._deliver_later(batch)
+        full = [lane for lane in self._lanes if lane.offer(batch)]
+        return self._wait_for(full) if full else None
+
+    async def _deliver_later(self, batch: list[Event]) -> None:
         while not self._begun or not self._heard():
             await self._signal.wait()
-        full = [lane for lane in self._lanes if lane.offer(batch)]
+        await self._wait_for([lane for lane in self._lanes if lane.offer(batch)])
+
+    async def _wait_for(self, full: list[Lane]) -> None:
         for lane in full:
             await lane.mailbox.wait_for_room()
 
     def _heard(self) -> bool:
         """Whether anyone listens."""
-        return any(not lane.mailbox.closed for lane in self._lanes)
+        for lane in self._lanes:
+            if not lane.mailbox.closed:
+                return True
+        return False
 
     def _finish(self, error: BaseException | None) -> None:
         self._finished, self._error = True, error

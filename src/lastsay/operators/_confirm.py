@@ -16,7 +16,7 @@ for a result, and a receipt that never comes is an event too.
 """
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import TracebackType
@@ -97,10 +97,10 @@ class _Confirming(AbstractAsyncContextManager[AsyncIterator[list[Event]]]):
             self._bridge.release_all()
             await self._pump.stop()
 
-    async def _deliver(self, batch: list[Event]) -> None:
-        self._mailbox.put_nowait(batch)
+    def _deliver(self, batch: list[Event]) -> Awaitable[None] | None:
+        full = self._mailbox.put(batch)
         self._bridge.wake()
-        await self._mailbox.put([])  # waits until there is room
+        return full
 
     def _finish(self, error: BaseException | None) -> None:
         self._error = error

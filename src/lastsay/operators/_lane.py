@@ -70,8 +70,7 @@ class Lane:
             return False
         if self.policy == "block":
             self._delivered += len(batch)
-            box.put_nowait(batch)
-            return box.waiting >= box.room
+            return box.put_nowait(batch)
         self._offer_unblocked(box, batch)
         return False
 

@@ -7,7 +7,7 @@ once. Handing over 64 events this way costs what handing over one costs, which i
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable
 from typing import Final
 
 import anyio
@@ -40,17 +40,17 @@ class Signal:
             self._event.set()
             self._event = None
 
-    async def wait(self) -> None:
-        """Sleep until the next `wake`. Cancellation is safe."""
+    def wait(self) -> Awaitable[None]:
+        """To be awaited at once: sleeps until the next `wake`. Cancellation is safe."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             self._event = event = anyio.Event()
-            await event.wait()
-            return
+            return event.wait()
         # A bare future costs a fifth of an anyio.Event on asyncio.
-        self._future = future = loop.create_future()
-        await future
+        future: asyncio.Future[None] = asyncio.Future(loop=loop)
+        self._future = future
+        return future
 
 
 class Mailbox:
@@ -61,7 +61,7 @@ class Mailbox:
         filled: what to wake when something was put in or the box was closed, if one reader has several boxes.
     """
 
-    __slots__ = ("_batches", "_closed", "_error", "_filled", "_freed", "room", "waiting")
+    __slots__ = ("_batches", "_error", "_filled", "_freed", "closed", "room", "waiting")
 
     def __init__(self, room: int = ROOM, filled: Signal | None = None) -> None:
         self.room: int = room
@@ -69,30 +69,27 @@ class Mailbox:
         self._batches: deque[list[Event]] = deque()
         self._filled = filled or Signal()
         self._freed = Signal()
-        self._closed = False
+        self.closed: bool = False
+        """Whether the writer or the reader has finished."""
         self._error: BaseException | None = None
 
-    @property
-    def closed(self) -> bool:
-        """Whether the writer or the reader has finished."""
-        return self._closed
-
-    def put_nowait(self, events: list[Event]) -> None:
-        """Put events in, however full the box is. Nothing happens once it is closed."""
-        if events and not self._closed:
+    def put_nowait(self, events: list[Event]) -> bool:
+        """Put events in, however full the box is; whether it is full now. Nothing happens once it is closed."""
+        if self.closed:
+            return False
+        if events:
             self._batches.append(events)
             self.waiting += len(events)
             self._filled.wake()
+        return self.waiting >= self.room
 
-    async def put(self, events: list[Event]) -> None:
-        """Put events in, and wait until the box has room again."""
-        self.put_nowait(events)
-        if self.waiting >= self.room:
-            await self.wait_for_room()
+    def put(self, events: list[Event]) -> Awaitable[None] | None:
+        """Put events in. If it gives something to await, the box is full, and has room again afterwards."""
+        return self.wait_for_room() if self.put_nowait(events) else None
 
     async def wait_for_room(self) -> None:
         """Wait until less than `room` events wait, or the box is closed."""
-        while self.waiting >= self.room and not self._closed:
+        while self.waiting >= self.room and not self.closed:
             await self._freed.wait()
 
     @property
@@ -102,15 +99,15 @@ class Mailbox:
 
     def close(self, error: BaseException | None = None) -> None:
         """No more will come. The reader gets what is waiting, and then `error`, if there is one."""
-        if not self._closed:
-            self._closed = True
+        if not self.closed:
+            self.closed = True
             self._error = error
             self._filled.wake()
             self._freed.wake()
 
     def drop(self) -> None:
         """The reader has gone: nothing is kept any more, and the writer never waits again."""
-        self._closed = True
+        self.closed = True
         self._batches.clear()
         self.waiting = 0
         self._freed.wake()
@@ -122,7 +119,7 @@ class Mailbox:
             BaseException: what the writer closed with, after the last event was taken.
         """
         while not self._batches:
-            if self._closed:
+            if self.closed:
                 if self._error is not None:
                     raise self._error
                 return []
@@ -131,28 +128,34 @@ class Mailbox:
 
     async def lists(self) -> AsyncGenerator[list[Event], None]:
         """Everything that comes, in lists, to the end; raises what the writer closed with."""
+        batches = self._batches
         while True:
-            while not self._batches:
-                if self._closed:
+            while not batches:
+                if self.closed:
                     if self._error is not None:
                         raise self._error
                     return
                 await self._filled.wait()
-            yield self.take_nowait()
+            if len(batches) == 1 and self.waiting < self.room:  # as a rule: the short way of `take_nowait`
+                self.waiting = 0
+                yield batches.popleft()
+            else:
+                yield self.take_nowait()
 
     def take_nowait(self, most: int | None = None) -> list[Event]:
         """Everything that is waiting, or about `most` events of it; an empty list if nothing is."""
-        batches = self._batches
-        if len(batches) == 1 and (most is None or len(batches[0]) <= most):
+        batches, waiting = self._batches, self.waiting
+        if len(batches) == 1 and (most is None or waiting <= most):
             taken = batches.popleft()
+            self.waiting = 0
         else:
             taken = []
             while batches and (most is None or len(taken) < most):
                 taken += batches.popleft()
-        if most is not None and len(taken) > most:
-            batches.appendleft(taken[most:])
-            taken = taken[:most]
-        self.waiting -= len(taken)
-        if self.waiting < self.room:
+            if most is not None and len(taken) > most:
+                batches.appendleft(taken[most:])
+                taken = taken[:most]
+            self.waiting = waiting - len(taken)
+        if waiting >= self.room > self.waiting:
             self._freed.wake()
         return taken

@@ -94,7 +94,7 @@ class Pump:
 
     Args:
         stream: what it enters, reads and leaves.
-        deliver: awaited with every list; the source is not read further until it returns.
+        deliver: called with every list. If it gives something to await, the source is not read further until then.
         finish: called once, after the source was left: with the error that ended it, or None.
     """
 
@@ -119,7 +119,7 @@ class Pump:
     def __init__(
         self,
         stream: Stream,
-        deliver: Callable[[list[Event]], Awaitable[None]],
+        deliver: Callable[[list[Event]], Awaitable[None] | None],
         finish: Callable[[BaseException | None], None],
     ) -> None:
         self._stream = stream
@@ -235,7 +235,9 @@ class Pump:
             self._signal.wake()
             try:
                 async for batch in batches:
-                    await self._deliver(batch)
+                    full = self._deliver(batch)
+                    if full is not None:
+                        await full
                     if self._stopping:
                         break
             finally:

@@ -18,6 +18,7 @@ Because leaving out commutes with appending, two journals join by replaying the 
 """
 
 from collections.abc import Callable, Generator, Sequence
+from itertools import repeat
 from typing import Any, Final, Literal, cast
 
 import msgspec
@@ -41,9 +42,6 @@ __all__ = ("Draft", "Item", "Journal", "Mark", "has_substance", "readable", "tex
 
 _COMPACT: Final = 1024
 """Streamed pieces held apart before they are joined: 5 bytes a piece instead of 62 (CPython 3.11)."""
-
-_ROOM: Final = range(256)
-"""Streamed pieces collected before they are joined; small enough that CPython counts them without making numbers."""
 
 _NOTHING: Final = object()
 """Stands for "no draft takes text": equal to no message id, not even to None."""
@@ -165,10 +163,10 @@ class Journal:
         collected = self._collected
         message: object = _NOTHING
         while True:
-            for _ in _ROOM:
+            for _ in repeat(None, _COMPACT):
                 event = yield
                 if type(event) is TextDelta:
-                    if event.message is not message and event.message != message:
+                    if event.message != message:
                         self.settle()
                         self._collecting = message = event.message
                     collected.append(event.text)

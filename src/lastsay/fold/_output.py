@@ -79,9 +79,10 @@ class OutputFold:
                 self._push_deltas(cast("Sequence[TextDelta]", events))
 
     def _push_deltas(self, deltas: Sequence[TextDelta]) -> None:
-        first = deltas[0].message
-        if [delta.message for delta in deltas].count(first) == len(deltas):
-            self._journal.stream(first, [delta.text for delta in deltas])
+        message = deltas[0].message
+        texts = [delta.text for delta in deltas if delta.message == message]
+        if len(texts) == len(deltas):
+            self._journal.stream(message, texts)
         else:
             for delta in deltas:
                 self._journal.stream(delta.message, (delta.text,))

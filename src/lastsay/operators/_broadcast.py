@@ -93,7 +93,7 @@ class Broadcast(AbstractAsyncContextManager["Broadcast"]):
         return tuple(lane.statistics() for lane in self._lanes)
 
     def _deliver(self, batch: list[Event]) -> Awaitable[None] | None:
-        if not self._begun or not self._heard():
+        if not self._begun or (self._lanes[0].mailbox.closed and not self._heard()):
             return self._deliver_later(batch)
         full = [lane for lane in self._lanes if lane.offer(batch)]
         return self._wait_for(full) if full else None
@@ -109,10 +109,7 @@ class Broadcast(AbstractAsyncContextManager["Broadcast"]):
 
     def _heard(self) -> bool:
         """Whether anyone listens."""
-        for lane in self._lanes:
-            if not lane.mailbox.closed:
-                return True
-        return False
+        return any(not lane.mailbox.closed for lane in self._lanes)
 
     def _finish(self, error: BaseException | None) -> None:
         self._finished, self._error = True, error

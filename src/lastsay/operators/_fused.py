@@ -104,8 +104,10 @@ async def _singles(events: AsyncIterator[Event], pipeline: Pipeline) -> AsyncGen
             if rest is None:
                 yield event
             else:
-                for passed in rest(event):
-                    yield passed
+                out = rest(event)
+                if out:  # as a rule there is nothing, and then a loop costs more than the question
+                    for passed in out:
+                        yield passed
         for passed in pipeline.flush():
             yield passed
     finally:

@@ -5,5 +5,5 @@ set -eu
 cd "$(dirname "$0")/.."
 "${1:-python3}" -m venv .venv-bench
 .venv-bench/bin/pip install --quiet --upgrade pip
-.venv-bench/bin/pip install --quiet --editable . "aiostream>=0.8" anthropic openai "pydantic-ai-slim>=2" litellm
+.venv-bench/bin/pip install --quiet --editable ".[otel,acp,zstd]" "aiostream>=0.8" anthropic openai "pydantic-ai-slim>=2" litellm
 echo "now run: .venv-bench/bin/python -m benchmarks"

@@ -23,14 +23,24 @@ without output.
 import logging
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Final, TypeVar, cast
 
 from lastsay.consumers import Consumer, Panel, RunEnd, RunStart, StreamEnd, rendered
 from lastsay.errors import UsageError
-from lastsay.events import ABORTED, ERROR, EVENT_TYPES, MAIN, EpochStarted, Event, RunEnded, RunStarted
+from lastsay.events import (
+    ABORTED,
+    ERROR,
+    EVENT_TYPES,
+    MAIN,
+    EpochStarted,
+    Event,
+    RunEnded,
+    RunStarted,
+    stretches_by_run,
+)
 from lastsay.fold import CANONICAL, Outcome, Policy, RunFold
 from lastsay.operators import Stream, as_stream
 
@@ -159,26 +169,24 @@ class Run:
                     yield event
 
     def _take(self, batch: list[Event]) -> None:
-        """Fold a list of events, run by run of the same class."""
-        at, size = 0, len(batch)
-        while at < size:
-            event = batch[at]
-            kind, run = type(event), getattr(event, "run", MAIN)
-            upto = at + 1
-            while upto < size and type(batch[upto]) is kind and batch[upto].run == run:
-                upto += 1
-            if kind not in _KINDS:
-                raise UsageError(f"the stream gave {kind.__name__!r} where an event of lastsay.events was expected")
+        """Fold a list of events."""
+        for events in stretches_by_run(batch):
+            kind = type(events[0])
             if kind is RunStarted or kind is EpochStarted or kind is RunEnded:
-                for single in batch[at:upto]:
-                    self._take_boundary(single)
+                for event in events:
+                    self._take_boundary(event)
+            elif kind in _KINDS:
+                self._take_stretch(events)
             else:
-                self._take_run(batch[at:upto] if upto - at < size else batch, run)
-            at = upto
+                raise UsageError(f"the stream gave {kind.__name__!r} where an event of lastsay.events was expected")
 
-    def _take_run(self, events: list[Event], run: str) -> None:
+    def _take_stretch(self, events: Sequence[Event]) -> None:
+        run = events[0].run
         activation = self._open.get(run) or self._activation(run)
-        activation.fold.push_run(events)
+        if len(events) == 1:
+            activation.fold.push(events[0])
+        else:
+            activation.fold.push_run(events)
         if self._panel.observed and activation.outcome is None:
             self._panel.observe(activation.start, events)
 

@@ -24,7 +24,7 @@ from lastsay.events import (
     TextDelta,
     ToolCall,
     ToolResult,
-    runs_of,
+    stretches,
 )
 from lastsay.operators import (
     Stream,
@@ -265,7 +265,7 @@ def test_how_the_input_was_cut_changes_nothing(events, names, cuts):
 def test_a_list_is_cut_into_runs_that_belong_together(events, cuts):
     """The runs put together are the list; each is of one class, and text of one message and run with it joined."""
     for batch in Source(events, cuts).lists:
-        items = runs_of(batch)
+        items = stretches(batch)
         runs = [item for item in items if isinstance(item, list)]
         assert batch == [event for item in items for event in (item if isinstance(item, list) else [item])]
         assert all(len(run) >= FEW and len({type(event) for event in run}) == 1 for run in runs)

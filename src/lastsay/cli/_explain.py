@@ -5,9 +5,8 @@ the same candidates under the same numbers; what is shown is what each made of t
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +15,7 @@ import click
 from lastsay.cli._explain_show import Verdict, show
 from lastsay.cli._status import FAILED
 from lastsay.errors import SourceError, UsageError
-from lastsay.events import EpochStarted, Event, Fault, RunStarted
+from lastsay.events import EpochStarted, Event, Fault, RunStarted, stretches_by_run
 from lastsay.fold import POLICIES, RunFold, policy_named
 from lastsay.logs import FORMATS, Log, find_logs, format_named
 
@@ -156,8 +155,8 @@ def explain(log: Log, policies: Iterable[str], faults: _Faults) -> list[Explaine
     runs: dict[str, _Run] = {}
     names = list(policies)
     for batch in log.batches():
-        for (run_id, kind), events in groupby(batch, key=lambda event: (event.run, type(event))):
-            same = list(events)
+        for same in stretches_by_run(batch):
+            run_id, kind = same[0].run, type(same[0])
             if kind is Fault:
                 for event in same:
                     assert isinstance(event, Fault)
@@ -178,7 +177,7 @@ class _Run:
         self._folds = [RunFold(policy_named(name), everything=True) for name in policies]
         self._done: list[tuple[Verdict, ...]] = []
 
-    def push(self, events: list[Event]) -> None:
+    def push(self, events: Sequence[Event]) -> None:
         """Take consecutive events of one class."""
         if type(events[0]) not in (RunStarted, EpochStarted):
             for fold in self._folds:

@@ -25,7 +25,6 @@ from lastsay.events._events import (
     UsageReported,
 )
 from lastsay.events._lines import MAX_LINE, LineFramer
-from lastsay.events._runs import FEW, Deltas, runs_of
 from lastsay.events._stop import (
     ABORTED,
     COMPLETED,
@@ -36,6 +35,7 @@ from lastsay.events._stop import (
     Provenance,
     known_stop_reason,
 )
+from lastsay.events._stretches import FEW, Deltas, stretches, stretches_by_run
 
 __all__ = (
     "ABORTED",
@@ -81,5 +81,6 @@ __all__ = (
     "encode",
     "encode_many",
     "known_stop_reason",
-    "runs_of",
+    "stretches",
+    "stretches_by_run",
 )

@@ -1,5 +1,6 @@
 """The run fold: everything about one run that its consumers are told, decided in one place."""
 
+from collections.abc import Sequence
 from typing import Any, Final, cast
 
 import msgspec
@@ -89,7 +90,7 @@ class RunFold:
             return
         self._push_rare(event)
 
-    def push_run(self, events: list[Event]) -> None:
+    def push_run(self, events: Sequence[Event]) -> None:
         """Take consecutive events of one class."""
         if self.ended is None and events and type(events[0]) is TextDelta:
             self.output.push_run(events)
@@ -97,7 +98,7 @@ class RunFold:
             if type(events) is Deltas:
                 self._characters += len(events.text)
             else:
-                self._characters += len("".join([event.text for event in cast("list[TextDelta]", events)]))
+                self._characters += len("".join([event.text for event in cast("Sequence[TextDelta]", events)]))
         else:
             for event in events:
                 self._push_rare(event)

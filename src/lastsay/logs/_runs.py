@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
-from lastsay.events import EpochStarted, Event, Fault, RunStarted
+from lastsay.events import EpochStarted, Event, Fault, RunStarted, stretches_by_run
 from lastsay.fold import CANONICAL, Outcome, Policy, RunFold
 from lastsay.logs._find import Log
 
@@ -42,7 +41,8 @@ class Runs:
 
     def push(self, batch: list[Event]) -> None:
         """Take the next events, of whatever runs."""
-        for (run, kind), events in groupby(batch, key=lambda event: (event.run, type(event))):
+        for events in stretches_by_run(batch):
+            run, kind = events[0].run, type(events[0])
             fold = self._folds.get(run)
             if fold is None:
                 if kind is Fault:
@@ -52,7 +52,7 @@ class Runs:
                 for event in events:
                     self._begin(run, fold, event)
             else:
-                fold.push_run(list(events))
+                fold.push_run(events)
 
     def _begin(self, run: str, fold: RunFold, event: Event) -> None:
         before, epoch = fold.outcome(), fold.epoch

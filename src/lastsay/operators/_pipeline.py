@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Any, Final
 
 from lastsay.errors import UsageError
-from lastsay.events import EVENT_TYPES, FEW, Deltas, Event, runs_of
+from lastsay.events import EVENT_TYPES, FEW, Deltas, Event, stretches
 from lastsay.operators._stage import Handler, Handlers, Kind, Stage
 
 __all__ = ("Level", "Pipeline")
@@ -76,7 +76,7 @@ class Level(dict[type, Plan]):
         if self.rest is None:
             out.extend(events)
             return
-        for item in runs_of(events):
+        for item in stretches(events):
             kind = type(item)
             if kind is Deltas or kind is list:
                 _, _, runs, step_run = self[type(item[0])]

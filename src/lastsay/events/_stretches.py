@@ -1,22 +1,23 @@
-"""How a list of events is cut into runs: consecutive events of one class, and for deltas of one message as well.
+"""Stretches: consecutive events of one class; of deltas, those of one message and one run.
 
 Everyone who takes events in lists wants the same two things of deltas: to know that they belong together, and their
-text in one piece. Both are worked out here, once, while the list is cut; `Deltas` carries the text along.
+text in one piece. Both are worked out here, once, while a list is cut; `Deltas` carries the text along.
 """
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any, Final
 
-from lastsay.events._events import Event, ReasoningDelta, TextDelta
+from lastsay.events._events import MAIN, Event, ReasoningDelta, TextDelta
 
-__all__ = ("FEW", "Deltas", "runs_of")
+__all__ = ("FEW", "Deltas", "stretches", "stretches_by_run")
 
 FEW: Final = 4
-"""Events of one class that are worth a list of their own: fewer are cheaper to take one by one (measured)."""
+"""Events that make a stretch worth a list of its own: fewer are cheaper to take one by one (measured)."""
 
 
 class Deltas(list[Any]):
-    """Consecutive deltas of one class, of one run and one message. Not to be changed."""
+    """A stretch of deltas: of one class, one run and one message. Not to be changed."""
 
     __slots__ = ("text", "texts")
 
@@ -26,10 +27,10 @@ class Deltas(list[Any]):
     """The pieces, joined."""
 
 
-def runs_of(events: Sequence[Event]) -> list[Any]:
-    """The events in their order, with every run of `FEW` or more as one list; deltas that belong together as `Deltas`.
+def stretches(events: Sequence[Event]) -> list[Any]:
+    """The events in their order, with every stretch of `FEW` or more as one list, and deltas as `Deltas`.
 
-    The list holds single events, lists of events of one class, and `Deltas`.
+    So the list holds single events, lists of events of one class, and `Deltas`.
     """
     if type(events) is Deltas:
         return [events]
@@ -60,11 +61,29 @@ def runs_of(events: Sequence[Event]) -> list[Any]:
         elif count < FEW:
             items += events[at : at + count]
         else:
-            members = events if count == size else events[at : at + count]
+            members = events if count == size and type(events) is list else list(events[at : at + count])
             items.append(members if texts is None else _together(members, texts))
         at += count
         first = event
     return items
+
+
+def stretches_by_run(events: Sequence[Event]) -> list[Sequence[Event]]:
+    """The events in their order, in lists of one class and one run each; `FEW` or more deltas as `Deltas`."""
+    lists: list[Sequence[Event]] = []
+    for item in stretches(events):
+        kind = type(item)
+        if kind is Deltas:
+            lists.append(item)
+        elif kind is list:
+            lists += [list(same) for _, same in groupby(item, _run_of)]
+        else:
+            lists.append([item])
+    return lists
+
+
+def _run_of(event: Any) -> str:
+    return getattr(event, "run", MAIN)  # whoever reads the list says what is wrong with a thing that has none
 
 
 def _together(deltas: Sequence[Event], texts: list[str]) -> Deltas:

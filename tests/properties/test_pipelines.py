@@ -1,15 +1,17 @@
 """Random pipelines over random streams, left in random ways."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import chain
 from typing import Any
 
 import anyio
 import anyio.lowlevel
+import trio
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties.scale import examples
+from trio.testing import MockClock
 
 from lastsay.events import (
     FEW,
@@ -79,14 +81,15 @@ EVENTS = st.one_of(
     st.builds(Notice, TEXT),
 )
 STRETCHES = st.builds(
-    lambda texts, m, r: [TextDelta(t, m, run=r) for t in texts], st.lists(TEXT, min_size=2, max_size=9), MESSAGES, RUNS
+    lambda texts, m, r: [TextDelta(t, m, run=r) for t in texts], st.lists(TEXT, min_size=4, max_size=12), MESSAGES, RUNS
 )
-STREAMS = st.lists(st.one_of(EVENTS.map(lambda event: [event]), STRETCHES), max_size=20).map(
+SINGLES = EVENTS.map(lambda event: [event])
+STREAMS = st.lists(st.one_of(SINGLES, SINGLES, STRETCHES), max_size=20).map(
     lambda parts: [RunStarted(), *chain(*parts), RunEnded("completed", run="child"), RunEnded("completed")]
 )
 PASSING_CHAINS = st.lists(st.sampled_from(sorted(PASSING)), max_size=4)
 ANY_CHAINS = st.lists(st.sampled_from(sorted(PASSING) + sorted(CUTTING)), max_size=4)
-CUTS = st.lists(st.integers(1, 12), max_size=40)
+CUTS = st.lists(st.integers(1, 20), max_size=40)
 
 
 def chained(source: Stream, names: list[str]) -> Stream:
@@ -128,8 +131,14 @@ class Source:
         return Stream.from_batches(self.batches)
 
 
-def watched(work: Callable[[], Any]) -> None:
-    """Runs the coroutine function on asyncio; nothing may be left over, and nothing may go unheard."""
+LOOPS = st.sampled_from(["asyncio", "trio"])
+
+
+def watched(work: Callable[[], Awaitable[None]], loop: str = "asyncio") -> None:
+    """Runs the coroutine function; nothing may be left over, and nothing may go unheard."""
+    if loop == "trio":  # whose nurseries can neither leave a task over nor lose an error
+        trio.run(work, clock=MockClock(autojump_threshold=0))
+        return
     unheard: list[dict[str, Any]] = []
 
     async def main() -> None:
@@ -144,9 +153,9 @@ def watched(work: Callable[[], Any]) -> None:
     assert [] == unheard
 
 
-@given(STREAMS, PASSING_CHAINS, CUTS)
+@given(STREAMS, PASSING_CHAINS, CUTS, LOOPS)
 @examples(400)
-def test_pipelines_change_no_outcome(events, names, cuts):
+def test_pipelines_change_no_outcome(events, names, cuts, loop):
     """Through any chain of passing operators, cut anyhow, every run says the same and has the same outcome."""
 
     async def work() -> None:
@@ -162,16 +171,18 @@ def test_pipelines_change_no_outcome(events, names, cuts):
         assert set(expected.children) == set(run.children)
         assert 1 == source.opened == source.closed
 
-    watched(work)
+    watched(work, loop)
 
 
 class BodyError(Exception):
     """The reader's own."""
 
 
-@given(STREAMS, ANY_CHAINS, CUTS, st.integers(0, 12), st.sampled_from(["break", "raise", "cancel", "fail", "hang"]))
+@given(
+    STREAMS, ANY_CHAINS, CUTS, st.integers(0, 12), st.sampled_from(["break", "raise", "cancel", "fail", "hang"]), LOOPS
+)
 @examples(800)
-def test_every_way_out_closes_the_source_and_ends_every_run(events, names, cuts, at, way):
+def test_every_way_out_closes_the_source_and_ends_every_run(events, names, cuts, at, way, loop):
     """A break, an error on either side, a cancellation, a deadline, at any point: closed once, one end for each run."""
 
     async def work() -> None:
@@ -216,12 +227,12 @@ def test_every_way_out_closes_the_source_and_ends_every_run(events, names, cuts,
         if scope.cancelled_caught:
             assert "completed" != run.outcome.stop_reason or not run.outcome.evidence
 
-    watched(work)
+    watched(work, loop)
 
 
-@given(STREAMS, ANY_CHAINS, CUTS)
+@given(STREAMS, ANY_CHAINS, CUTS, LOOPS)
 @examples(200)
-def test_batches_and_events_agree(events, names, cuts):
+def test_batches_and_events_agree(events, names, cuts, loop):
     """Reading a pipeline in lists and event by event gives the same, and no list is empty."""
 
     async def work() -> None:
@@ -233,7 +244,7 @@ def test_batches_and_events_agree(events, names, cuts):
         assert all(lists)
         assert said(one) == said([event for batch in lists for event in batch])
 
-    watched(work)
+    watched(work, loop)
 
 
 EXACT_CHAINS = st.lists(
@@ -241,9 +252,9 @@ EXACT_CHAINS = st.lists(
 )
 
 
-@given(STREAMS, EXACT_CHAINS, CUTS)
+@given(STREAMS, EXACT_CHAINS, CUTS, LOOPS)
 @examples(400)
-def test_how_the_input_was_cut_changes_nothing(events, names, cuts):
+def test_how_the_input_was_cut_changes_nothing(events, names, cuts, loop):
     """Operators that wait for nothing give the very same events, whether these came in lists or one by one."""
 
     async def work() -> None:
@@ -257,7 +268,7 @@ def test_how_the_input_was_cut_changes_nothing(events, names, cuts):
                 outs.append([event async for event in out])
         assert outs[0] == outs[1] == outs[2]
 
-    watched(work)
+    watched(work, loop)
 
 
 @given(STREAMS, CUTS)

@@ -194,9 +194,7 @@ class Journal:
                 take(self, event)
 
     def stream(self, message: str | None, texts: Sequence[str]) -> None:
-        """Take streamed text of one message."""
-        if self.deaf:
-            return
+        """Take streamed text of one message; only while the journal is not `deaf`."""
         pieces = self._pieces if message == self._streaming else self._open_draft(message)
         pieces += texts
         if len(pieces) >= _COMPACT:

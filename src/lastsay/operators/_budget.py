@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from lastsay.errors import UsageError
 from lastsay.events import (
     EVENT_TYPES,
+    Deltas,
     Event,
     Message,
     ReasoningDelta,
@@ -82,19 +83,16 @@ class _Budget(Stage):
         over = next((name for name in self._limits if name != "events" and self._over(name)), None)
         return (event,) if over is None else (event, *self._end(over))
 
-    def _deltas(self, events: Sequence[TextDelta | ReasoningDelta]) -> Sequence[Event]:
+    def _deltas(self, events: Deltas) -> Sequence[Event]:
         """A whole run at once, if it stays within the limits; else one by one, to find where it goes over."""
         spent = self._spent
-        characters = sum([len(event.text) for event in events])
-        fits = spent["events"] + len(events) <= self._limits.get("events", len(events) + spent["events"])
-        fits = fits and spent["characters"] + characters <= self._limits.get(
-            "characters", characters + spent["characters"]
-        )
-        if not fits or self.ended:
-            return [passed for event in events for passed in self._one(event)]
+        before = spent["events"], spent["characters"]
         spent["events"] += len(events)
-        spent["characters"] += characters
-        self._runs.see_run(events)
+        spent["characters"] += len(events.text)
+        if self.ended or self._over("events") or self._over("characters"):
+            spent["events"], spent["characters"] = before
+            return [passed for event in events for passed in self._one(event)]
+        self._runs.see(events[0])
         return events
 
     def _over(self, name: str) -> bool:

@@ -18,6 +18,7 @@ import msgspec
 from lastsay.errors import UsageError
 from lastsay.events import (
     AttemptAborted,
+    Deltas,
     EpochStarted,
     Event,
     Fault,
@@ -158,24 +159,19 @@ class _Redact(Stage):
         }
 
     def _one(self, event: Delta) -> Sequence[Event]:
-        return self._run((event,))
+        return self._take(event, event.text)
 
-    def _run(self, events: Sequence[Delta]) -> Sequence[Event]:
-        touched: dict[tuple[str, type, str | None], list[str]] = {}
-        for event in events:
-            key = (event.run, type(event), event.message)
-            tail = self._tails.get(key)
-            if tail is None:
-                tail = self._tails[key] = _Tail(event)
-            tail.last = event
-            touched.setdefault(key, []).append(event.text)
-        out: list[Event] = []
-        for key, texts in touched.items():
-            tail = self._tails[key]
-            released = self._release(tail, "".join(texts))
-            if released:
-                out.append(_delta(tail.last, released))
-        return out
+    def _run(self, events: Deltas) -> Sequence[Event]:
+        return self._take(events[-1], events.text)
+
+    def _take(self, last: Delta, text: str) -> Sequence[Event]:
+        key = (last.run, type(last), last.message)
+        tail = self._tails.get(key)
+        if tail is None:
+            tail = self._tails[key] = _Tail(last)
+        tail.last = last
+        released = self._release(tail, text)
+        return (_delta(last, released),) if released else ()
 
     def _release(self, tail: _Tail, new: str) -> str:
         """Take in more text; what can go on now, already clean."""

@@ -39,16 +39,6 @@ class OpenRuns:
             self._closed.discard(run)
             self._open[run] = None
 
-    def see_run(self, events: Sequence[Event]) -> None:
-        """Take note of consecutive events of one class."""
-        if type(events[0]) in (RunEnded, RunStarted, EpochStarted):
-            for event in events:
-                self.see(event)
-            return
-        for run in {event.run for event in events}.difference(self._open):
-            if run not in self._closed:
-                self._open[run] = None
-
     def see_batch(self, events: Sequence[Event]) -> None:
         """Take note of any events."""
         for event in events:

@@ -1,7 +1,10 @@
 """The contract of a synchronous operator: a stage.
 
 A stage says which event classes it handles, and gives for each a handler for one event and, if it wants to be fast, one
-for a *run*: a list of consecutive events of that class. Classes that it does not name pass it untouched, at no cost.
+for a *run*: a list of consecutive events of that class. A run of deltas is of one message and comes as
+`lastsay.events.Deltas`, with its text joined. Which events come in runs depends on what was ready together, so both
+handlers must come to the same. Classes that a stage does not name pass it untouched, at no cost.
+
 What a handler returns depends on the stage's kind:
 
 | kind    | one event                   | a run                       |

@@ -114,6 +114,39 @@ async def test_every_split_gives_the_same(split):
     assert BATCH == before.seen
 
 
+@pytest.mark.parametrize("many", [2, 3, 4, 5, 9])
+async def test_any_number_of_observers_see_an_event_once_each_in_their_order(many):
+    """However many stages look, and whether events come alone or in lists."""
+    seen: list[tuple[int, Event]] = []
+
+    class Look(Stage):
+        def __init__(self, place: int) -> None:
+            self.place = place
+
+        def handlers(self):
+            return every(lambda event: seen.append((self.place, event)))
+
+    for size in (1, 6):
+        seen.clear()
+        assert BATCH == push([Look(place) for place in range(many)], BATCH, size)
+        assert [(place, event) for event in BATCH for place in range(many)] == seen
+
+
+async def test_what_a_stage_holds_may_be_a_tuple():
+    """Events handed back as a tuple pass the stages behind like a list of them, also where they are of one class."""
+
+    class Last(Stage):
+        def handlers(self):
+            return {}
+
+        def flush(self):
+            return tuple(ToolCall(f"c{number}", "look") for number in range(5))
+
+    after = Seen()
+    out = push([Last(), after], BATCH, 6)
+    assert (out, 5) == (after.seen, len(out) - len(BATCH))
+
+
 async def test_observers_pass_the_batch_itself():
     """A chain of observers copies nothing."""
     batch = list(BATCH)

@@ -78,9 +78,29 @@ async def test_coalesce_keeps_order_and_borders():
         assert expected == out
 
 
-async def test_coalesce_by_characters_waits_for_the_size():
-    """With a size alone a delta goes on when it is large enough, or at the end."""
-    assert ["abcd", "ef"] == [e.text for e in await read(split(DELTAS, 1) | coalesce(characters=4))]
+@pytest.mark.parametrize("size", [1, 2, 4, 6])
+async def test_coalesce_by_characters_waits_for_the_size(size):
+    """With a size alone a delta goes on when it is large enough, or at the end, however the pieces arrived."""
+    assert ["abcd", "ef"] == [e.text for e in await read(split(DELTAS, size) | coalesce(characters=4))]
+
+
+async def test_coalesce_cuts_a_list_where_single_pieces_would_have_been_cut():
+    """Pieces of very different sizes, empty ones among them; each delta has the number of its last piece."""
+    sizes = [1, 1, 1, 1, 40, 0, 0, 3, 5, 1, 1, 1, 80, 1, 7, 0, 2, 2, 2, 2]
+    events = [TextDelta("x" * size, "m", seq=seq) for seq, size in enumerate(sizes)]
+    for characters in (1, 2, 5, 6, 41, 1000):
+        expected = await read(split(events, 1) | coalesce(characters=characters))
+        assert sum(sizes) == sum([len(e.text) for e in expected])
+        for size in (4, 7, 20):
+            assert expected == await read(split(events, size) | coalesce(characters=characters))
+
+
+async def test_coalesce_lets_one_message_go_before_the_next():
+    """Whole lists of one message, then of another, then of reasoning: three deltas, in order."""
+    other = [TextDelta(c, "n") for c in "ghij"]
+    thoughts = [ReasoningDelta(c, "n") for c in "klmn"]
+    out = await read(split([*DELTAS[:4], *other, *thoughts], 4) | coalesce(characters=99))
+    assert [TextDelta("abcd", "m"), TextDelta("ghij", "n"), ReasoningDelta("klmn", "n")] == out
 
 
 async def test_coalesce_within_a_time():
@@ -131,6 +151,15 @@ async def test_budget_of_characters_tokens_and_calls(size):
     out = await read(split(usages, size) | budget(tokens=10))
     assert usages[:4] == out[:-1]
     assert "budget-tokens" == out[-1].stop_reason
+
+
+@pytest.mark.parametrize("limits", [{"characters": 7}, {"events": 7}])
+async def test_a_budget_goes_over_in_the_middle_of_a_list(limits):
+    """Lists of text are taken whole while they fit, and passed piece by piece to the point where they do not."""
+    events = [TextDelta(c, "m") for c in "abcdefghijkl"]
+    out = await read(split(events, 5) | budget(**limits))
+    assert events[: 8 if "characters" in limits else 7] == out[:-1]
+    assert ["main"] == [end.run for end in out[-1:]]
 
 
 async def test_a_budget_closes_its_source():

@@ -55,7 +55,7 @@ class Effort:
     events: int
 
 
-QUICK = Effort(quick=True, rounds=15, events=30_000)
+QUICK = Effort(quick=True, rounds=15, events=50_000)
 FULL = Effort(quick=False, rounds=41, events=50_000)
 
 

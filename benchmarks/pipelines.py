@@ -42,11 +42,13 @@ class Sequence(Stage):
 
         def run(events: list[Event]) -> None:
             nonlocal due
+            upto: Any = due
             for event in events:
-                seq = event.seq
-                if seq != due:
+                seq: Any = event.seq
+                if seq != upto:
                     self.gaps += 1
-                due = seq + 1  # type: ignore[operator]  # as above
+                upto = seq + 1
+            due = upto
 
         return every(one, run)
 
@@ -126,8 +128,12 @@ class Telemetry(Stage):
             nonlocal calls
             calls += 1
 
+        def call_run(events: list[ToolCall]) -> None:
+            nonlocal calls
+            calls += len(events)
+
         self.found = lambda: (text, reasoning, calls)
-        return {TextDelta: (text_one, text_run), ReasoningDelta: reasoning_one, ToolCall: call_one}
+        return {TextDelta: (text_one, text_run), ReasoningDelta: reasoning_one, ToolCall: (call_one, call_run)}
 
 
 class Lifecycle(Stage):

@@ -188,10 +188,15 @@ class Journal:
     def take(self, events: Sequence[Event]) -> None:
         """Take events of one class that are no pieces of text. Those that decide nothing are ignored."""
         take = _TAKERS.get(type(events[0]))
-        if take is not None:
+        if take is None:
+            return
+        if self._collected:
             self.settle()
-            for event in events[:1] if take is Journal._take_step else events:  # one boundary, however many steps
-                take(self, event)
+        if take is Journal._take_step:
+            take(self, events[0])  # one boundary, however many steps
+            return
+        for event in events:
+            take(self, event)
 
     def stream(self, message: str | None, texts: Sequence[str]) -> None:
         """Take streamed text of one message; only while the journal is not `deaf`."""

@@ -81,31 +81,30 @@ class _Coalesce(Stage):
 
     def _run(self, events: Deltas) -> Sequence[Event]:
         first, last, text = events[0], self._last, events.text
-        out: Sequence[Event] = ()
+        out: list[Event] | tuple[()] = ()
         if last is not None and not (
             first.message == last.message and first.run == last.run and type(first) is type(last)
         ):
-            out = self.flush()
-        length = self._length + len(text)
-        if length >= self._limit:
-            return (*out, *self._cut(events))
+            out = [_joined(last, self._pieces)]
+            self._pieces, self._length = [], 0
+        self._length += len(text)
+        if self._length >= self._limit:
+            return self._cut(events, [*out])
         self._last = events[-1]
         self._pieces.append(text)
-        self._length = length
         return out
 
-    def _cut(self, events: Deltas) -> list[Event]:
+    def _cut(self, events: Deltas, out: list[Event]) -> list[Event]:
         """Cut where the pieces reach the limit, as if they had come one by one."""
         texts, text, limit = events.texts, events.text, cast("int", self._limit)
-        held, length = self._pieces, self._length
-        out: list[Event] = []
+        held, left = self._pieces, len(text)
+        need = limit - self._length + left  # characters that are missing from what was held before
         at = done = 0  # pieces and characters that have gone on
-        left = len(text)
-        while length + left >= limit:
-            upto, reached = _reach(texts, at, limit - length, left)
+        while left >= need:
+            upto, reached = _reach(texts, at, need, left)
             held.append(text[done : done + reached])
             out.append(_joined(events[upto - 1], held))
-            held, length = [], 0
+            held, need = [], limit
             at, done, left = upto, done + reached, left - reached
         self._last = None
         if at < len(texts):

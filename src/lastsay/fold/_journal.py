@@ -323,7 +323,7 @@ class Journal:
             at -= 1
         del self.items[at]
 
-    def _take_step(self, _: ToolCall | ToolResult) -> None:
+    def _take_step(self, _: Event) -> None:
         if self.deaf:
             return
         self._streaming = _NOTHING

@@ -48,7 +48,11 @@ class OutputFold:
     __slots__ = ("_ended", "_journal", "policy", "push")
 
     push: Callable[[Event], None]
-    """Take one event. Never raises; events that decide nothing are ignored."""
+    """Take one event. Never raises; events that decide nothing are ignored.
+
+    A coroutine stands behind it. An exception from outside that hits it in its middle (KeyboardInterrupt) ends it: what
+    was taken stays, and `push_run` goes on taking.
+    """
 
     def __init__(self, policy: Policy = CANONICAL, *, everything: bool = False) -> None:
         self.policy: Policy = policy

@@ -98,6 +98,35 @@ def test_lists_of_one_class_are_taken_whole(policy: Policy) -> None:
 
 
 @POLICY
+@pytest.mark.parametrize("odd", [False, True])
+def test_single_events_and_lists_may_be_mixed(policy: Policy, *, odd: bool) -> None:
+    """Events that were pushed one by one are in place before the list that comes next, and after the one before."""
+    lists: list[list[Event]] = [
+        [TextDelta("a", "m1")],
+        [MessageStarted("m1"), MessageStarted("m1")],
+        [TextDelta("b", "m1"), TextDelta("c", "m1")],
+        [ToolCall("c1", "search"), ToolCall("c2", "search")],
+        [TextDelta("d", "m2")],
+        [said("Two.", "m2")],
+        [TextDelta("late", "m3")],
+        [MessageRetracted("m2")],
+        [TextDelta("later", "m4")],
+        [TextDelta("x", "m5"), TextDelta("y", "m5")],
+    ]
+    mixed, single = OutputFold(policy), OutputFold(policy)
+    for at, events in enumerate(lists):
+        if at % 2 == odd:
+            mixed.push_run(events)
+        else:
+            for event in events:
+                mixed.push(event)
+        for event in events:
+            single.push(event)
+    assert single.collect() == mixed.collect()
+    assert single.state() == mixed.state()
+
+
+@POLICY
 @pytest.mark.parametrize("whole", [False, True])
 def test_many_small_deltas_cost_little_more_than_their_text(policy: Policy, *, whole: bool) -> None:
     """Folded text is held at a few bytes a character, however small the pieces; a list of them would cost 13."""

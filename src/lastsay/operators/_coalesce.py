@@ -30,7 +30,7 @@ def coalesce(seconds: float | None = None, *, characters: int | None = None) -> 
 
     Without arguments it joins what is ready together, which delays nothing. With `seconds`, text waits for more of its
     kind; with `characters` alone it waits for that many, for another event, or for the end, however long that takes.
-    Pieces stay whole: a delta goes on with the piece that reaches `characters`, whether its pieces came together or not.
+    Pieces stay whole: a delta goes on with the piece that reaches `characters`, whether they came together or not.
 
     Args:
         seconds: how long the first piece of a delta may wait, in seconds.

@@ -39,7 +39,7 @@ from lastsay.events import (
     Event,
     RunEnded,
     RunStarted,
-    stretches_by_run,
+    stretches,
 )
 from lastsay.fold import CANONICAL, Outcome, Policy, RunFold
 from lastsay.operators import Stream, as_stream
@@ -170,7 +170,7 @@ class Run:
 
     def _take(self, batch: list[Event]) -> None:
         """Fold a list of events."""
-        for events in stretches_by_run(batch):
+        for events in stretches(batch):
             kind = type(events[0])
             if kind is RunStarted or kind is EpochStarted or kind is RunEnded:
                 for event in events:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import anyio
@@ -273,14 +273,14 @@ def test_how_the_input_was_cut_changes_nothing(events, names, cuts, loop):
 
 @given(STREAMS, CUTS)
 @examples(400)
-def test_a_list_is_cut_into_runs_that_belong_together(events, cuts):
-    """The runs put together are the list; each is of one class, and text of one message and run with it joined."""
+def test_a_list_is_cut_into_stretches_that_belong_together(events, cuts):
+    """The stretches put together are the list; each is of one class and run, and text of one message with it joined."""
     for batch in Source(events, cuts).lists:
-        items = stretches(batch)
-        runs = [item for item in items if isinstance(item, list)]
-        assert batch == [event for item in items for event in (item if isinstance(item, list) else [item])]
-        assert all(len(run) >= FEW and len({type(event) for event in run}) == 1 for run in runs)
-        for run in runs:
-            if type(run[0]) in (TextDelta, ReasoningDelta):
-                assert 1 == len({(event.run, event.message) for event in run})
-                assert ([event.text for event in run], "".join(run.texts)) == (run.texts, run.text)
+        found = stretches(batch)
+        assert batch == [event for stretch in found for event in stretch]
+        keys = [{(type(e), e.run, getattr(e, "text", None) and e.message) for e in stretch} for stretch in found]
+        assert all(len(key) == 1 for key in keys)
+        assert all(one != other for one, other in pairwise(keys))
+        for stretch in found:
+            if type(stretch[0]) in (TextDelta, ReasoningDelta) and len(stretch) >= FEW:
+                assert ([event.text for event in stretch], "".join(stretch.texts)) == (stretch.texts, stretch.text)

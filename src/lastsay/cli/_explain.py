@@ -15,7 +15,7 @@ import click
 from lastsay.cli._explain_show import Verdict, show
 from lastsay.cli._status import FAILED
 from lastsay.errors import SourceError, UsageError
-from lastsay.events import EpochStarted, Event, Fault, RunStarted, stretches_by_run
+from lastsay.events import EpochStarted, Event, Fault, RunStarted, stretches
 from lastsay.fold import POLICIES, RunFold, policy_named
 from lastsay.logs import FORMATS, Log, find_logs, format_named
 
@@ -155,7 +155,7 @@ def explain(log: Log, policies: Iterable[str], faults: _Faults) -> list[Explaine
     runs: dict[str, _Run] = {}
     names = list(policies)
     for batch in log.batches():
-        for same in stretches_by_run(batch):
+        for same in stretches(batch):
             run_id, kind = same[0].run, type(same[0])
             if kind is Fault:
                 for event in same:

@@ -35,7 +35,7 @@ from lastsay.events._stop import (
     Provenance,
     known_stop_reason,
 )
-from lastsay.events._stretches import FEW, Deltas, stretches, stretches_by_run
+from lastsay.events._stretches import FEW, Deltas, stretches
 
 __all__ = (
     "ABORTED",
@@ -82,5 +82,4 @@ __all__ = (
     "encode_many",
     "known_stop_reason",
     "stretches",
-    "stretches_by_run",
 )

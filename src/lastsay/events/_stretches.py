@@ -5,12 +5,11 @@ text in one piece. Both are worked out here, once, while a list is cut; `Deltas`
 """
 
 from collections.abc import Sequence
-from itertools import groupby
 from typing import Any, Final
 
 from lastsay.events._events import MAIN, Event, ReasoningDelta, TextDelta
 
-__all__ = ("FEW", "Deltas", "stretches", "stretches_by_run")
+__all__ = ("FEW", "Deltas", "stretches")
 
 FEW: Final = 4
 """Events that make a stretch worth a list of its own: fewer are cheaper to take one by one (measured)."""
@@ -26,68 +25,41 @@ class Deltas(list[Any]):
     text: str
     """The pieces, joined."""
 
+    @staticmethod
+    def of(deltas: Sequence[Event], texts: list[str]) -> "Deltas":
+        """Deltas that belong together, with their texts."""
+        stretch = Deltas(deltas)
+        stretch.texts = texts
+        stretch.text = "".join(texts)
+        return stretch
 
-def stretches(events: Sequence[Event]) -> list[Any]:
-    """The events in their order, with every stretch of `FEW` or more as one list, and deltas as `Deltas`.
 
-    So the list holds single events, lists of events of one class, and `Deltas`.
-    """
-    if type(events) is Deltas:
-        return [events]
-    items: list[Any] = []
-    size = len(events)
+def stretches(events: Sequence[Event]) -> list[Sequence[Event]]:
+    """The events in their order, in lists of one class and one run each; `FEW` or more deltas as `Deltas`."""
+    lists: list[Sequence[Event]] = []
     rest = iter(events)
-    first: Any = next(rest, None)
+    event: Any = next(rest, None)
     at = 0
-    while at < size:
-        kind = type(first)
-        event: Any = None
-        texts: list[str] | None = None
-        count = 1
+    while at < len(events):
+        kind, run, upto = type(event), _run_of(event), at + 1
         if kind is TextDelta or kind is ReasoningDelta:
-            message, run, texts = first.message, first.run, [first.text]
+            message, texts = event.message, [event.text]
             for event in rest:
                 if type(event) is not kind or event.message != message or event.run != run:
                     break
                 texts.append(event.text)
-            count = len(texts)
+            upto = at + len(texts)
+            part = events[at:upto]
+            lists.append(part if len(texts) < FEW else Deltas.of(part, texts))
         else:
             for event in rest:
-                if type(event) is not kind:
+                if type(event) is not kind or _run_of(event) != run:
                     break
-                count += 1
-        if count == 1:
-            items.append(first)
-        elif count < FEW:
-            items += events[at : at + count]
-        else:
-            members = events if count == size and type(events) is list else list(events[at : at + count])
-            items.append(members if texts is None else _together(members, texts))
-        at += count
-        first = event
-    return items
-
-
-def stretches_by_run(events: Sequence[Event]) -> list[Sequence[Event]]:
-    """The events in their order, in lists of one class and one run each; `FEW` or more deltas as `Deltas`."""
-    lists: list[Sequence[Event]] = []
-    for item in stretches(events):
-        kind = type(item)
-        if kind is Deltas:
-            lists.append(item)
-        elif kind is list:
-            lists += [list(same) for _, same in groupby(item, _run_of)]
-        else:
-            lists.append([item])
+                upto += 1
+            lists.append(events[at:upto])
+        at = upto
     return lists
 
 
 def _run_of(event: Any) -> str:
     return getattr(event, "run", MAIN)  # whoever reads the list says what is wrong with a thing that has none
-
-
-def _together(deltas: Sequence[Event], texts: list[str]) -> Deltas:
-    together = Deltas(deltas)
-    together.texts = texts
-    together.text = "".join(texts)
-    return together

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from lastsay.events import EpochStarted, Event, Fault, RunStarted, stretches_by_run
+from lastsay.events import EpochStarted, Event, Fault, RunStarted, stretches
 from lastsay.fold import CANONICAL, Outcome, Policy, RunFold
 from lastsay.logs._find import Log
 
@@ -41,7 +41,7 @@ class Runs:
 
     def push(self, batch: list[Event]) -> None:
         """Take the next events, of whatever runs."""
-        for events in stretches_by_run(batch):
+        for events in stretches(batch):
             run, kind = events[0].run, type(events[0])
             fold = self._folds.get(run)
             if fold is None:

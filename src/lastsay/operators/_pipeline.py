@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Any, Final
 
 from lastsay.errors import UsageError
-from lastsay.events import EVENT_TYPES, FEW, Deltas, Event, stretches
+from lastsay.events import EVENT_TYPES, FEW, Deltas, Event, ReasoningDelta, TextDelta
 from lastsay.operators._stage import Handler, Handlers, Kind, Stage
 
 __all__ = ("Level", "Pipeline")
@@ -71,29 +71,52 @@ class Level(dict[type, Plan]):
         else:
             step(event, out)
 
-    def push_run(self, events: Sequence[Event], out: Out) -> None:
-        """Send events through the stages of this level, run by run."""
+    def push_run(self, events: Sequence[Event], out: Out) -> None:  # noqa: C901, PLR0912  # one hot loop
+        """Send events through the stages of this level, run by run.
+
+        The loop of `lastsay.events.stretches`, written out: calls in it would cost a twentieth of the whole pipeline.
+        """
         if self.rest is None:
             out.extend(events)
             return
-        for item in stretches(events):
-            kind = type(item)
-            if kind is Deltas or kind is list:
-                _, _, runs, step_run = self[type(item[0])]
-                for run in runs:
-                    run(item)
-                if step_run is None:
-                    out += item
-                else:
-                    step_run(item, out)
-                continue
-            look, step, _, _ = self[kind]
-            if look is not None:
-                look(item)
-            if step is None:
-                out.append(item)
+        size = len(events)
+        rest = iter(events)
+        event: Any = next(rest, None)
+        at = 0
+        while at < size:
+            first, kind, count = event, type(event), 1
+            texts: list[str] | None = None
+            if kind is TextDelta or kind is ReasoningDelta:
+                run, message, texts = first.run, first.message, [first.text]
+                for event in rest:
+                    if type(event) is not kind or event.message != message or event.run != run:
+                        break
+                    texts.append(event.text)
+                count = len(texts)
             else:
-                step(item, out)
+                for event in rest:
+                    if type(event) is not kind:
+                        break
+                    count += 1
+            look, step_one, runs, step_run = self[kind]
+            if count < FEW:
+                for one in (first,) if count == 1 else events[at : at + count]:
+                    if look is not None:
+                        look(one)
+                    if step_one is None:
+                        out.append(one)
+                    else:
+                        step_one(one, out)
+            else:
+                part = events if count == size else events[at : at + count]
+                members = list(part) if texts is None else Deltas.of(part, texts)
+                for handler in runs:
+                    handler(members)
+                if step_run is None:
+                    out += members
+                else:
+                    step_run(members, out)
+            at += count
 
 
 class _Singles(dict[type, Single]):

@@ -16,7 +16,7 @@ FEW: Final = 4
 
 
 class Deltas(list[Any]):
-    """A stretch of deltas: of one class, one run and one message. Not to be changed."""
+    """A stretch of deltas: of one class, one run and one message. Made with `of`, and not to be changed."""
 
     __slots__ = ("text", "texts")
 

@@ -44,7 +44,7 @@ _COMPACT: Final = 1024
 """Streamed pieces held apart before they are joined: 5 bytes a piece instead of 62 (CPython 3.11)."""
 
 _NOTHING: Final = object()
-"""Stands for "no draft takes text": equal to no message id, not even to None."""
+"""Stands for "no message": equal to no message id, not even to None."""
 
 MarkKind = Literal["step", "started", "user", "injected", "aborted", "retracted", "withdrawn"]
 
@@ -129,7 +129,6 @@ class Journal:
     __slots__ = (
         "_collected",
         "_collecting",
-        "_everything",
         "_ids",
         "_live",
         "_pending",
@@ -137,13 +136,14 @@ class Journal:
         "_streaming",
         "_streams",
         "deaf",
+        "everything",
         "items",
     )
 
     def __init__(self, *, streams: bool, everything: bool = False) -> None:
         self.items: list[Item] = []
         self._streams = streams or everything
-        self._everything = everything
+        self.everything: bool = everything
         self._live = 0  # messages of the model with content, not retracted
         self.deaf: bool = False
         """Whether streamed text cannot matter now."""
@@ -154,29 +154,38 @@ class Journal:
         self._collected: list[str] = []  # text that was pushed piece by piece, and not yet taken
         self._collecting: str | None = None  # the message it belongs to
 
-    def collecting(self) -> Generator[None, Event, None]:
-        """A coroutine that takes the events that are sent to it, one by one, and never ends.
+    def collecting(self, broken: Callable[[], None]) -> Generator[None, Event, None]:
+        """A coroutine that takes the events that are sent to it, one by one, and never ends of itself.
 
         Streamed text of one message is collected here, and the journal sees it joined. Its state lives in local
         variables, which makes `send` a fifth cheaper than a method that does the same (CPython 3.11).
+
+        Args:
+            broken: called when an exception has ended it: an interrupt, or an event with fields of wrong types.
         """
         collected = self._collected
         message: object = _NOTHING
-        while True:
-            for _ in repeat(None, _COMPACT):
-                event = yield
-                if type(event) is TextDelta:
-                    if event.message != message:
-                        self.settle()
-                        self._collecting = message = event.message
-                    collected.append(event.text)
-                else:
-                    take = _TAKERS.get(type(event))
-                    if take is not None:
-                        if collected:
+        try:
+            while True:
+                for _ in repeat(None, _COMPACT):
+                    event = yield
+                    if type(event) is TextDelta:
+                        if event.message != message:
                             self.settle()
-                        take(self, event)
-            self.settle()
+                            self._collecting = message = event.message
+                        collected.append(event.text)
+                    else:
+                        take = _TAKERS.get(type(event))
+                        if take is not None:
+                            if collected:
+                                self.settle()
+                            take(self, event)
+                self.settle()
+        except GeneratorExit:
+            raise
+        except BaseException:
+            broken()
+            raise
 
     def settle(self) -> None:
         """Take in what was collected; to be called before anything else is done with the journal."""
@@ -199,7 +208,9 @@ class Journal:
             take(self, event)
 
     def stream(self, message: str | None, texts: Sequence[str]) -> None:
-        """Take streamed text of one message; only while the journal is not `deaf`."""
+        """Take streamed text of one message; only while the journal is not `deaf`. Empty text opens nothing."""
+        if not any(texts):
+            return
         pieces = self._pieces if message == self._streaming else self._open_draft(message)
         pieces += texts
         if len(pieces) >= _COMPACT:
@@ -307,7 +318,7 @@ class Journal:
         for draft in self._pending:
             draft.covered = True
             draft.done = told and (draft.message is None or draft.message == message_id)
-            if self._everything:
+            if self.everything:
                 keep = True
             else:
                 keep = self._streams and not draft.done
@@ -354,24 +365,32 @@ class Journal:
 
     def load(self, rows: list[Any]) -> None:
         """Take the items of a `state`, into an empty journal."""
-        for row in rows:
-            if row["type"] == "draft":
-                draft = Draft(row["message"], row["text"], covered=row["covered"], done=row["done"])
+        self.admit([_item_of(row) for row in rows])
+
+    def admit(self, items: Sequence[Item]) -> None:
+        """Take copies of another journal's items, into an empty one."""
+        for item in items:
+            if type(item) is Draft:
+                draft = Draft(item.message, item.text, covered=item.covered, done=item.done)
                 self.items.append(draft)
                 if not draft.done:
                     self._pending.append(draft)
-            elif row["type"] == "mark":
-                self.items.append(msgspec.convert(row, Mark))
-            else:
-                self._load_message(msgspec.convert(row, Message))
+                continue
+            self.items.append(item)
+            if _counts(item):
+                self._live += 1
+                message_id = cast("Message", item).message
+                if message_id is not None:
+                    self._ids.add(message_id)
         self.deaf = self._live > 0 and not self._streams
 
-    def _load_message(self, message: Message) -> None:
-        self.items.append(message)
-        if message.content and message.origin == "model":
-            self._live += 1
-            if message.message is not None:
-                self._ids.add(message.message)
+
+def _item_of(row: dict[str, Any]) -> Item:
+    if row["type"] == "draft":
+        return Draft(row["message"], row["text"], covered=row["covered"], done=row["done"])
+    if row["type"] == "mark":
+        return msgspec.convert(row, Mark)
+    return msgspec.convert(row, Message)
 
 
 _TAKERS: Final[dict[type, Callable[[Journal, Any], None]]] = {

@@ -1,7 +1,8 @@
 """The output fold: an incremental one, and one function over a complete list of events."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, cast
+from typing import Any, cast, final
+from weakref import WeakMethod
 
 from lastsay.errors import UsageError
 from lastsay.events import (
@@ -22,12 +23,13 @@ from lastsay.fold._select import Selection, select
 __all__ = ("OutputFold", "final_output")
 
 
+@final
 class OutputFold:
     """Selects one run's output from its events, as they come.
 
     Push the events of one run (and of one epoch of it) in order, with `push`, `push_run` or `push_text`; ask at any
     time. `merge` appends a fold of the events that follow; cutting anywhere and merging gives the same as folding
-    the whole. `state` and `restore` carry a fold elsewhere.
+    the whole. `state` and `restore` carry a fold elsewhere; it can be copied and pickled too. It serves one thread.
 
     Args:
         policy: the selection rule.
@@ -45,22 +47,35 @@ class OutputFold:
         (Text(text='The answer.'),)
     """
 
-    __slots__ = ("_ended", "_journal", "policy", "push")
+    __slots__ = ("__weakref__", "_ended", "_journal", "policy", "push")
 
     push: Callable[[Event], None]
-    """Take one event. Never raises; events that decide nothing are ignored.
+    """Take one event. Never raises if the event's fields have the types they declare. What decides nothing is ignored.
 
-    A coroutine stands behind it. An exception from outside that hits it in its middle (KeyboardInterrupt) ends it: what
-    was taken stays, and `push_run` goes on taking.
+    It is the entry of a coroutine. An exception that hits it in its middle (KeyboardInterrupt) ends the coroutine, and
+    the fold starts another: nothing that was taken is lost, and `push`, asked for anew, goes on.
     """
 
     def __init__(self, policy: Policy = CANONICAL, *, everything: bool = False) -> None:
         self.policy: Policy = policy
         self._ended: RunEnded | None = None
-        self._journal = journal = Journal(streams=policy.reads_streams, everything=everything)
-        collecting = journal.collecting()
+        self._journal = Journal(streams=policy.reads_streams, everything=everything)
+        self._listen()
+
+    def _listen(self) -> None:
+        listen = WeakMethod(self._listen)
+
+        def again() -> None:
+            fold_listens = listen()
+            if fold_listens is not None:
+                fold_listens()
+
+        collecting = self._journal.collecting(again)
         next(collecting)
         self.push = collecting.send
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (self.policy, self._journal.everything, self.items, self._ended)
 
     @property
     def items(self) -> list[Item]:
@@ -131,6 +146,13 @@ class OutputFold:
         """What the fold holds as plain data, fit for JSON, for `restore`. The end record is not part of it."""
         self._journal.settle()
         return self._journal.state()
+
+
+def _rebuilt(policy: Policy, everything: bool, items: list[Item], ended: RunEnded | None) -> OutputFold:  # noqa: FBT001  # for copy and pickle
+    fold = OutputFold(policy, everything=everything)
+    fold._journal.admit(items)
+    fold._ended = ended
+    return fold
 
 
 def final_output(events: Iterable[Event], policy: Policy = CANONICAL) -> tuple[Block, ...] | None:

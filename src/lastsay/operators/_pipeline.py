@@ -6,8 +6,9 @@ behind it. Plans are made on first use, so a class costs nothing until it occurs
 costs one look-up.
 
 A list of fewer than `FEW` events goes event by event. A longer one is cut into runs of one class (and where it is text,
-of one message), and each handler is given a whole run. Both ways call the same handlers in the same order for any one
-stage, so every way of splitting the input gives the same output.
+of one message); a handler is given a whole run where it has `FEW` events or more. Both ways call the same handlers in
+the same order for any one stage, so every way of splitting the input gives the same output, as far as the two handlers
+of each stage do.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +25,7 @@ _KNOWN: Final = frozenset(EVENT_TYPES)
 
 Out = list[Event]
 StepOne = Callable[[Event, Out], None]
-StepRun = Callable[[Sequence[Event], Out], None]
+StepRun = Callable[[list[Event], Out], None]
 Plan = tuple[Handler | None, StepOne | None, tuple[Handler, ...], StepRun | None]
 """All observers of one event, the step of one event, observers of a run, the step of a run."""
 Single = tuple[Handler | None, Callable[[Event], Iterable[Event]] | None]
@@ -71,7 +72,7 @@ class Level(dict[type, Plan]):
         else:
             step(event, out)
 
-    def push_run(self, events: Sequence[Event], out: Out) -> None:  # noqa: C901, PLR0912  # one hot loop
+    def push_run(self, events: list[Event], out: Out) -> None:  # noqa: C901, PLR0912  # one hot loop
         """Send events through the stages of this level, run by run.
 
         The loop of `lastsay.events.stretches`, written out: calls in it would cost a twentieth of the whole pipeline.
@@ -80,13 +81,16 @@ class Level(dict[type, Plan]):
             out.extend(events)
             return
         size = len(events)
+        whole = type(events) is Deltas  # passed on by a stage: it need not be cut and joined again
         rest = iter(events)
         event: Any = next(rest, None)
         at = 0
         while at < size:
             first, kind, count = event, type(event), 1
             texts: list[str] | None = None
-            if kind is TextDelta or kind is ReasoningDelta:
+            if whole:
+                count = size
+            elif kind is TextDelta or kind is ReasoningDelta:
                 run, message, texts = first.run, first.message, [first.text]
                 for event in rest:
                     if type(event) is not kind or event.message != message or event.run != run:
@@ -109,7 +113,7 @@ class Level(dict[type, Plan]):
                         step_one(one, out)
             else:
                 part = events if count == size else events[at : at + count]
-                members = list(part) if texts is None else Deltas.of(part, texts)
+                members: Any = part if texts is None else Deltas.of(part, texts)
                 for handler in runs:
                     handler(members)
                 if step_run is None:
@@ -201,7 +205,7 @@ class Pipeline:
         for settle, rest in self._settlers:
             held = settle()
             if held:
-                rest.push_run(held, out)
+                rest.push_run(list(held), out)
 
     def flush(self) -> list[Event]:
         """What comes out at the end of the source."""
@@ -209,7 +213,7 @@ class Pipeline:
         for i, stage in enumerate(self._stages):
             held = stage.flush()
             if held:
-                self.levels[i + 1].push_run(held, out)
+                self.levels[i + 1].push_run(list(held), out)
         return out
 
     def close(self) -> None:
@@ -284,7 +288,7 @@ def _filter_run(one: Handler) -> Handler:
 
 
 def _flat_run(one: Handler) -> Handler:
-    return lambda events: list(chain.from_iterable([one(event) for event in events]))
+    return lambda events: list(chain.from_iterable([one(event) or () for event in events]))
 
 
 _RUNS: Final[dict[Kind, Callable[[Handler], Handler]]] = {
@@ -297,12 +301,12 @@ _RUNS: Final[dict[Kind, Callable[[Handler], Handler]]] = {
 
 def _run_step(run: Handler, rest: Level) -> StepRun:
     if rest.rest is None:
-        return lambda events, out: out.extend(run(events))
+        return lambda events, out: out.extend(run(events) or ())
 
-    def step_run(events: Sequence[Event], out: Out) -> None:
+    def step_run(events: list[Event], out: Out) -> None:
         passed = run(events)
         if passed:
-            rest.push_run(passed, out)
+            rest.push_run(passed if isinstance(passed, list) else list(passed), out)
 
     return step_run
 
@@ -321,10 +325,10 @@ def _filter_step(one: Handler, run: Handler, rest: Level) -> tuple[StepOne, Step
 
 def _flat_step(one: Handler, run: Handler, rest: Level) -> tuple[StepOne, StepRun]:
     if rest.rest is None:
-        return (lambda event, out: out.extend(one(event))), _run_step(run, rest)
+        return (lambda event, out: out.extend(one(event) or ())), _run_step(run, rest)
 
     def step_one(event: Event, out: Out) -> None:
-        for passed in one(event):
+        for passed in one(event) or ():
             rest.push_one(passed, out)
 
     return step_one, _run_step(run, rest)

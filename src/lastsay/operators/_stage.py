@@ -14,8 +14,9 @@ What a handler returns depends on the stage's kind:
 | filter  | whether the event passes    | the events that pass        |
 | flat    | any number of events        | any number of events        |
 
-Events are frozen: a handler never changes one, and a run handler never changes the list it was given. A stage belongs
-to one entry of one stream, so plain attributes are the right place for its state. Ten lines make one:
+None stands for no events. Events are frozen: a handler never changes one, and a run handler never changes the list it
+was given. A stage belongs to one entry of one stream, so plain attributes are the right place for its state. Ten lines
+make one:
 
     class CountText(Stage):
         kind = "observe"

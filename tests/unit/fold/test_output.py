@@ -1,7 +1,10 @@
 """The output fold: pushing, merging, carrying elsewhere, and reading a complete list."""
 
+import copy
 import json
+import pickle
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,7 +26,7 @@ from lastsay.events import (
     ToolResult,
     ToolUse,
 )
-from lastsay.fold import ANSWER, CANONICAL, POLICIES, OutputFold, Policy, final_output, policy_named
+from lastsay.fold import ANSWER, CANONICAL, POLICIES, OutputFold, Policy, RunFold, final_output, policy_named
 
 POLICY = pytest.mark.parametrize("policy", [CANONICAL, ANSWER], ids=lambda policy: policy.name)
 
@@ -281,3 +284,40 @@ def test_every_field_of_a_policy_can_be_set_alone() -> None:
     assert list(POLICIES.values()) == [policy_named(name) for name in POLICIES]
     with pytest.raises(UsageError, match="no policy named 'mine'; the shipped ones are answer, canonical"):
         policy_named("mine")
+
+
+@POLICY
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda fold: pickle.loads(pickle.dumps(fold))])
+def test_a_copy_goes_its_own_way(policy: Policy, copied: Callable[[OutputFold], OutputFold]) -> None:
+    """A fold can be copied and pickled in the middle; what is pushed to one does not reach the other."""
+    fold = fold_of([said("One.", "m1"), ToolCall("c", "look"), TextDelta("Tw", "m2")], policy)
+    fold.end(RunEnded("completed", terminal="Done."))
+    other = copied(fold)
+    assert fold.selection() == other.selection()
+    other.push(TextDelta("o", "m2"))
+    other.push(said("Two.", "m2"))
+    assert "Two." == text_of(other)
+    assert "Two." != text_of(fold)
+    run = copy.deepcopy(run_of := RunFold(policy))
+    run.push(TextDelta("mine"))
+    assert (None, "mine") == (run_of.snapshot().text or None, run.snapshot().text)
+
+
+def test_an_exception_in_the_middle_of_a_push_costs_no_more_than_that_event() -> None:
+    """An event with a field of a wrong type raises; what came before stands, and what comes after is taken."""
+    fold = fold_of([TextDelta("a")])
+    with pytest.raises(TypeError):
+        fold.push(said("x", ["no", "id"]))  # type: ignore[arg-type]  # wrong on purpose
+    fold.push(TextDelta("b"))
+    assert "ab" == text_of(fold)
+    fold.push(said("final"))
+    assert "final" == text_of(fold)
+
+
+@POLICY
+def test_empty_text_decides_nothing(policy: Policy) -> None:
+    """It opens no draft, so it moves no boundary, and merged parts agree with the whole."""
+    events: list[Event] = [TextDelta(" ", "a"), TextDelta("zzz"), TextDelta("x", "a"), TextDelta("")]
+    merged = fold_of(events[:3], policy)
+    merged.merge(fold_of(events[3:], policy))
+    assert text_of(fold_of(events[:3], policy)) == text_of(fold_of(events, policy)) == text_of(merged)

@@ -147,6 +147,51 @@ async def test_what_a_stage_holds_may_be_a_tuple():
     assert (out, 5) == (after.seen, len(out) - len(BATCH))
 
 
+@pytest.mark.parametrize("stranger", [[], [TextDelta("inside")], [1, 2], ("a",) * 5, None, "text"])
+async def test_what_is_no_event_is_never_taken_for_a_list_of_them(stranger):
+    """A list too deep, or anything else, passes whole, and only the stage that asks for strangers sees it."""
+
+    class Strangers(Stage):
+        def __init__(self) -> None:
+            self.seen: list[object] = []
+
+        def handlers(self):
+            return {object: self.seen.append}
+
+    strangers, seen = Strangers(), Seen()
+    batch = [*[TextDelta("a")] * 5, stranger, *[ToolCall("c", "look")] * 5]
+    assert [batch, batch[:5] + batch[6:], [stranger]] == [push([strangers, seen], batch, 11), seen.seen, strangers.seen]
+
+
+@pytest.mark.parametrize("form", [list, tuple, iter, lambda events: (event for event in events)])
+@pytest.mark.parametrize("last", [False, True])
+async def test_a_stage_may_give_its_events_in_any_form(form, last):
+    """Lists, tuples, iterators; None stands for nothing; wherever the stage stands, for one event and for a run."""
+
+    class Calls(Stage):
+        kind = "flat"
+
+        def handlers(self):
+            return {
+                TextDelta: (lambda event: form([event]), form),
+                ToolCall: (lambda event: None, lambda events: None),
+                Notice: lambda event: None,
+            }
+
+    batch = [*[TextDelta("a")] * 5, *[ToolCall("c", "look")] * 5, *[Notice("n")] * 5]
+    for size in (1, 15):
+        assert batch[:5] == push([Calls()] if last else [Calls(), Seen()], batch, size)
+    stream = Stream.from_events(lambda: singly(batch)) | through(Calls)
+    async with stream if last else stream | through(Seen) as events:
+        assert batch[:5] == [event async for event in events]
+
+
+async def singly(events):
+    """The events one by one."""
+    for event in events:
+        yield event
+
+
 async def test_observers_pass_the_batch_itself():
     """A chain of observers copies nothing."""
     batch = list(BATCH)

@@ -19,17 +19,18 @@ from lastsay.errors import UsageError
 from lastsay.events import EVENT_TYPES, FEW, Deltas, Event, ReasoningDelta, TextDelta
 from lastsay.operators._stage import Handler, Handlers, Kind, Stage
 
-__all__ = ("Level", "Pipeline")
+__all__ = ("Level", "Looks", "Pipeline")
 
 _KNOWN: Final = frozenset(EVENT_TYPES)
 
 Out = list[Event]
 StepOne = Callable[[Event, Out], None]
 StepRun = Callable[[list[Event], Out], None]
-Plan = tuple[Handler | None, StepOne | None, tuple[Handler, ...], StepRun | None]
-"""All observers of one event, the step of one event, observers of a run, the step of a run."""
-Single = tuple[Handler | None, Callable[[Event], Iterable[Event]] | None]
-"""All observers of one event, and what comes out for it: None for the event itself."""
+Looks = tuple[Handler, ...]
+Plan = tuple[Looks, StepOne | None, Looks, StepRun | None]
+"""Observers of one event, the step of one event, observers of a run, the step of a run."""
+Single = tuple[Looks | None, Looks | None, Looks, Callable[[Event], Iterable[Event] | None] | None]
+"""Four observers of an event, four more, the others, and what comes out for it: None for the event itself."""
 
 
 class Level(dict[type, Plan]):
@@ -59,13 +60,13 @@ class Level(dict[type, Plan]):
                 break
             ones.append(pair[0])
             runs.append(pair[1])
-        self[event_type] = plan = (_together(ones), step[0], tuple(runs), step[1])
+        self[event_type] = plan = (tuple(ones), step[0], tuple(runs), step[1])
         return plan
 
     def push_one(self, event: Event, out: Out) -> None:
         """Send one event through the stages of this level."""
-        look, step, _, _ = self[type(event)]
-        if look is not None:
+        looks, step, _, _ = self[type(event)]
+        for look in looks:
             look(event)
         if step is None:
             out.append(event)
@@ -102,10 +103,10 @@ class Level(dict[type, Plan]):
                     if type(event) is not kind:
                         break
                     count += 1
-            look, step_one, runs, step_run = self[kind]
+            looks, step_one, runs, step_run = self[kind]
             if count < FEW:
                 for one in (first,) if count == 1 else events[at : at + count]:
-                    if look is not None:
+                    for look in looks:
                         look(one)
                     if step_one is None:
                         out.append(one)
@@ -133,11 +134,17 @@ class _Singles(dict[type, Single]):
         self._level = level
 
     def __missing__(self, event_type: type) -> Single:
-        look, step, _, _ = self._level[event_type]
-        self[event_type] = single = (look, None if step is None else self._rest(event_type, step))
+        looks, step, _, _ = self._level[event_type]
+        fours = len(looks) // 4
+        self[event_type] = single = (
+            looks[:4] if fours else None,
+            looks[4:8] if fours > 1 else None,
+            looks[4 * min(fours, 2) :],
+            None if step is None else self._rest(event_type, step),
+        )
         return single
 
-    def _rest(self, event_type: type, step: StepOne) -> Callable[[Event], Iterable[Event]]:
+    def _rest(self, event_type: type, step: StepOne) -> Callable[[Event], Iterable[Event] | None]:
         """The step as a function; the bare handler, if it is a flat one and the last: then no list is needed."""
         level = self._level
         while level.rest is not None:
@@ -233,42 +240,6 @@ def _handlers(stage: Stage) -> Handlers:
         kinds = ", ".join(_RUNS)
         raise UsageError(f"{type(stage).__name__}.kind is {stage.kind!r}; a stage is one of: {kinds}")
     return stage.handlers()
-
-
-def _together(ones: Sequence[Handler]) -> Handler | None:
-    """All observers as one: calls that stand in a row are a fifth cheaper than calls in a loop (CPython 3.11)."""
-    if len(ones) < 2:
-        return ones[0] if ones else None
-    if len(ones) > 4:
-        rest = _together(ones[3:])
-        assert rest is not None
-        ones = (*ones[:3], rest)
-    first, second, *more = ones
-    third = more[0] if more else None
-    fourth = more[1] if len(more) > 1 else None
-    if third is None:
-
-        def two(event: Event) -> None:
-            first(event)
-            second(event)
-
-        return two
-    if fourth is None:
-
-        def three(event: Event) -> None:
-            first(event)
-            second(event)
-            third(event)
-
-        return three
-
-    def four(event: Event) -> None:
-        first(event)
-        second(event)
-        third(event)
-        fourth(event)
-
-    return four
 
 
 def _observe_run(one: Handler) -> Handler:

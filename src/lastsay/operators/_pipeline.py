@@ -24,13 +24,13 @@ __all__ = ("Level", "Looks", "Pipeline")
 _KNOWN: Final = frozenset(EVENT_TYPES)
 
 Out = list[Event]
-StepOne = Callable[[Event, Out], None]
-StepRun = Callable[[list[Event], Out], None]
+Step = Callable[[Any], Iterable[Event] | None]
+"""From an event, or a run, to what comes out at the end of the chain for it. No step: the event itself."""
 Looks = tuple[Handler, ...]
-Plan = tuple[Looks, StepOne | None, Looks, StepRun | None]
-"""Observers of one event, the step of one event, observers of a run, the step of a run."""
-Single = tuple[Looks | None, Looks | None, Looks, Callable[[Event], Iterable[Event] | None] | None]
-"""Four observers of an event, four more, the others, and what comes out for it: None for the event itself."""
+Plan = tuple[Looks, Step | None, Looks, Step | None]
+"""Observers of one event, its step, observers of a run, its step."""
+Single = tuple[Looks | None, Looks | None, Looks, Step | None]
+"""Four observers of an event, four more, the others, and its step."""
 
 
 class Level(dict[type, Plan]):
@@ -47,7 +47,7 @@ class Level(dict[type, Plan]):
     def __missing__(self, event_type: type) -> Plan:
         ones: list[Handler] = []
         runs: list[Handler] = []
-        step: tuple[StepOne | None, StepRun | None] = (None, None)
+        step: tuple[Step | None, Step | None] = (None, None)
         level = self
         while level.rest is not None:
             handler = level.own.get(event_type if event_type in _KNOWN else object)
@@ -71,7 +71,7 @@ class Level(dict[type, Plan]):
         if step is None:
             out.append(event)
         else:
-            step(event, out)
+            out += step(event) or ()
 
     def push_run(self, events: list[Event], out: Out) -> None:  # noqa: C901, PLR0912  # one hot loop
         """Send events through the stages of this level, run by run.
@@ -111,16 +111,13 @@ class Level(dict[type, Plan]):
                     if step_one is None:
                         out.append(one)
                     else:
-                        step_one(one, out)
+                        out += step_one(one) or ()
             else:
                 part = events if count == size else events[at : at + count]
                 members: Any = part if texts is None else Deltas.of(part, texts)
                 for handler in runs:
                     handler(members)
-                if step_run is None:
-                    out += members
-                else:
-                    step_run(members, out)
+                out += members if step_run is None else step_run(members) or ()
             at += count
 
 
@@ -140,27 +137,9 @@ class _Singles(dict[type, Single]):
             looks[:4] if fours else None,
             looks[4:8] if fours > 1 else None,
             looks[4 * min(fours, 2) :],
-            None if step is None else self._rest(event_type, step),
+            step,
         )
         return single
-
-    def _rest(self, event_type: type, step: StepOne) -> Callable[[Event], Iterable[Event] | None]:
-        """The step as a function; the bare handler, if it is a flat one and the last: then no list is needed."""
-        level = self._level
-        while level.rest is not None:
-            handlers, kind, level = level.own, level.kind, level.rest
-            if kind != "observe" and event_type in handlers:
-                if kind == "flat" and level.rest is None:
-                    handler = handlers[event_type]
-                    return handler[0] if isinstance(handler, tuple) else handler
-                break
-
-        def rest(event: Event) -> Out:
-            out: Out = []
-            step(event, out)
-            return out
-
-        return rest
 
 
 class Pipeline:
@@ -270,42 +249,47 @@ _RUNS: Final[dict[Kind, Callable[[Handler], Handler]]] = {
 }
 
 
-def _run_step(run: Handler, rest: Level) -> StepRun:
-    if rest.rest is None:
-        return lambda events, out: out.extend(run(events) or ())
-
-    def step_run(events: list[Event], out: Out) -> None:
+def _run_step(run: Handler, rest: Level) -> Step:
+    def step(events: list[Event]) -> Out:
+        out: Out = []
         passed = run(events)
         if passed:
             rest.push_run(passed if isinstance(passed, list) else list(passed), out)
+        return out
 
-    return step_run
-
-
-def _map_step(one: Handler, run: Handler, rest: Level) -> tuple[StepOne, StepRun]:
-    return (lambda event, out: rest.push_one(one(event), out)), _run_step(run, rest)
+    return run if rest.rest is None else step
 
 
-def _filter_step(one: Handler, run: Handler, rest: Level) -> tuple[StepOne, StepRun]:
-    def step_one(event: Event, out: Out) -> None:
+def _map_step(one: Handler, run: Handler, rest: Level) -> tuple[Step, Step]:
+    def step(event: Event) -> Out:
+        out: Out = []
+        rest.push_one(one(event), out)
+        return out
+
+    return step, _run_step(run, rest)
+
+
+def _filter_step(one: Handler, run: Handler, rest: Level) -> tuple[Step, Step]:
+    def step(event: Event) -> Out:
+        out: Out = []
         if one(event):
             rest.push_one(event, out)
+        return out
 
-    return step_one, _run_step(run, rest)
+    return step, _run_step(run, rest)
 
 
-def _flat_step(one: Handler, run: Handler, rest: Level) -> tuple[StepOne, StepRun]:
-    if rest.rest is None:
-        return (lambda event, out: out.extend(one(event) or ())), _run_step(run, rest)
-
-    def step_one(event: Event, out: Out) -> None:
+def _flat_step(one: Handler, run: Handler, rest: Level) -> tuple[Step, Step]:
+    def step(event: Event) -> Out:
+        out: Out = []
         for passed in one(event) or ():
             rest.push_one(passed, out)
+        return out
 
-    return step_one, _run_step(run, rest)
+    return one if rest.rest is None else step, _run_step(run, rest)
 
 
-_STEPS: Final[dict[Any, Callable[[Handler, Handler, Level], tuple[StepOne, StepRun]]]] = {
+_STEPS: Final[dict[Any, Callable[[Handler, Handler, Level], tuple[Step, Step]]]] = {
     "map": _map_step,
     "filter": _filter_step,
     "flat": _flat_step,

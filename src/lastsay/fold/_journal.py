@@ -238,7 +238,7 @@ class Journal:
         return draft.pieces
 
     def _add_draft(self, draft: Draft) -> None:
-        if self.deaf or not draft.text:
+        if self.deaf:
             return
         self._open_draft(draft.message).append(draft.text)
         cast("Draft", self.items[-1]).covered |= draft.covered and self._follows_mark()
@@ -356,9 +356,8 @@ class Journal:
         rows: list[Any] = []
         for item in self.items:
             if type(item) is Draft:
-                if item.text:
-                    row = {"message": item.message, "text": item.text, "covered": item.covered, "done": item.done}
-                    rows.append({"type": "draft", **row})
+                row = {"message": item.message, "text": item.text, "covered": item.covered, "done": item.done}
+                rows.append({"type": "draft", **row})
             else:
                 rows.append(msgspec.to_builtins(item, enc_hook=repr))
         return rows

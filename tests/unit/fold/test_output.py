@@ -312,6 +312,9 @@ def test_an_exception_in_the_middle_of_a_push_costs_no_more_than_that_event() ->
     assert "ab" == text_of(fold)
     fold.push(said("final"))
     assert "final" == text_of(fold)
+    push = OutputFold().push  # of a fold that is gone
+    with pytest.raises(TypeError):
+        push(said("x", ["no", "id"]))  # type: ignore[arg-type]  # as above
 
 
 @POLICY

@@ -104,17 +104,22 @@ class Level(dict[type, Plan]):
                         break
                     count += 1
             looks, step_one, runs, step_run = self[kind]
-            if count < FEW:
-                for one in (first,) if count == 1 else events[at : at + count]:
-                    for look in looks:
-                        look(one)
-                    if step_one is None:
-                        out.append(one)
-                    else:
-                        out += step_one(one) or ()
+            if count == 1:
+                for look in looks:
+                    look(first)
+                if step_one is None:
+                    out.append(first)
+                else:
+                    out += step_one(first) or ()
+            elif count < FEW:
+                for one in events[at : at + count]:
+                    self.push_one(one, out)
             else:
-                part = events if count == size else events[at : at + count]
-                members: Any = part if texts is None else Deltas.of(part, texts)
+                members: Any = events if count == size else events[at : at + count]
+                if texts is not None:
+                    members = Deltas(members)
+                    members.texts = texts
+                    members.text = "".join(texts)
                 for handler in runs:
                     handler(members)
                 out += members if step_run is None else step_run(members) or ()

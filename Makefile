@@ -38,7 +38,7 @@ demo: $(VENV)/demo
 	@$(BIN)/python scripts/loopback_only.py --best-effort $(BIN)/lastsay demo $(DEMO)
 
 test: $(VENV)/test
-	$(BIN)/python -m pytest -n auto --dist loadgroup -m "not live" --ignore=tests/live $(TESTS)
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not live" --ignore=tests/live $(TESTS)
 
 lint: $(VENV)/dev
 	$(BIN)/ruff format --check .

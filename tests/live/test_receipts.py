@@ -422,7 +422,8 @@ async def test_a_blank_error_that_an_interrupt_overtook_is_never_confirmed(serve
     """At random offsets around an interrupt the verdict is what the history holds: a rejection is never a blank error.
 
     Both are an error with some text of the CLI's own. Where the result was early enough to be applied, the record says
-    so, and those tries do not count.
+    so, and those tries do not count. How often the result was under way at all depends on the machine: it goes on until
+    that was so in half of the tries that are asked for.
     """
     rng = random.Random(20261130)
     functions = FunctionServer(FunctionBridge(), [Function(name="plain")])
@@ -431,11 +432,10 @@ async def test_a_blank_error_that_an_interrupt_overtook_is_never_confirmed(serve
     submitted = 0
     async with sdk.ClaudeSDKClient(options) as client:
         session = _Interrupted(client, functions)
-        while seen["User rejected tool use"] < RACE_TRIES:
+        while seen["User rejected tool use"] < RACE_TRIES or 2 * submitted <= RACE_TRIES:
             offset = rng.uniform(-0.005, 0.003)
             record, said, _ = await session.turn(max(0.0, -offset), max(0.0, offset))
             assert SAYS[said] == record.verdict
             seen[said] += 1
             submitted += said == "User rejected tool use" and record.content is not None
             assert seen.total() < 4 * RACE_TRIES
-    assert 2 * submitted > RACE_TRIES
